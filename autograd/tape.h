@@ -1,0 +1,111 @@
+// Tape: records every op and storage event of this thread from its construction to Finish.
+//
+//   Tape tape;
+//   tape.Watch(params);
+//   Tensor loss = ...;
+//   Tensors grads = tape.Gradient(loss, params);
+//   Graph graph = tape.Finish();
+//
+// Recording keeps metadata only. The tensors a tape keeps alive are the declared residuals of ops on
+// the way from watched tensors, until Gradient has used them.
+#ifndef TALLY_AUTOGRAD_TAPE_H_
+#define TALLY_AUTOGRAD_TAPE_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/types/span.h"
+#include "tally/autograd/graph.h"
+#include "tally/ops/recorder.h"
+#include "tally/tensor/tensor.h"
+
+namespace tally {
+
+struct GradientOptions {
+  // Cotangent of the loss; undefined: ones. Needed when the loss has more than one element.
+  Tensor seed;
+  // Keep the residuals of backward too, so that the gradients can be differentiated again.
+  bool create_graph = false;
+  // Keep the residuals of forward, so that Gradient can be called again from the same values.
+  // create_graph implies it.
+  bool retain = false;
+};
+
+class Tape : private Recorder, private StorageObserver {
+ public:
+  // Throws Error when a tape already records on this thread.
+  Tape();
+  ~Tape() override;
+  Tape(const Tape&) = delete;
+  Tape& operator=(const Tape&) = delete;
+
+  // Marks leaves that will get gradients. Throws Error for a tensor of integers, for one that an op
+  // of this tape made, and for one whose storage an op already used through another view.
+  void Watch(const Tensor& leaf);
+  void Watch(absl::Span<const Tensor> leaves);
+
+  // Gradients of `loss` for each of `wrt`, which must be watched or (with a path to the loss) made by
+  // recorded ops. A tensor without influence on the loss gets zeros. Throws Error when the loss has
+  // several elements and no seed, was not recorded here, a saved value was overwritten since, or
+  // an op on the way has no gradient; the message names the nodes.
+  Tensors Gradient(const Tensor& loss, absl::Span<const Tensor> wrt, const GradientOptions& options = {});
+  Tensor Gradient(const Tensor& loss, const Tensor& wrt, const GradientOptions& options = {});
+
+  // Stops recording and hands the record over. The tape is then empty and off.
+  Graph Finish();
+
+  // The record so far.
+  const Graph& graph() const { return graph_; }
+  // The value of a tensor on this tape; kNone when it never appeared.
+  ValueId IdOf(const Tensor& tensor) const;
+  // Bytes of storages that residuals keep alive now, each once, parameters excluded.
+  int64_t SavedBytes() const;
+
+ private:
+  friend class GradientWalk;
+  struct NodeState {           // beside graph_.nodes, gone at Finish
+    uint32_t residual = 0;     // first in residuals_
+    bool needs = false;        // some input needs a gradient
+    bool released = false;     // residuals were given back
+  };
+
+  void OnOp(const OpDef& op, const Attrs& attrs, absl::Span<const Tensor* const> in,
+            absl::Span<Tensor> out) override;
+  absl::Status BeforeUpdate(const OpDef& op, const Tensor& target) override;
+  ScopeId EnterScope(ScopeId parent, absl::string_view name) override;
+  void OnName(const Tensor& tensor, absl::string_view name) override;
+  void OnAllocate(Storage& storage) override;
+  void OnFree(Storage& storage) override;
+  void OnHostRead(const Tensor& tensor) override;
+
+  StorageId StorageOf(Storage& storage);
+  ValueId ValueOf(const Tensor& tensor);
+  ValueId NewValue(const Tensor& tensor, NodeId producer);
+  NameId Intern(absl::string_view name);
+  void ReleaseResiduals(NodeId node);
+  void Stop();
+
+  Graph graph_;
+  uint64_t serial_ = 0;
+  bool recording_ = true;
+  std::vector<NodeState> states_;
+  std::vector<Tensor> residuals_;
+  std::vector<uint32_t> residual_versions_;
+  std::vector<uint8_t> needs_;             // per value: needs a gradient
+  std::vector<uint32_t> first_version_;    // per storage: version at first appearance
+  std::vector<NodeId> last_writer_;        // per storage
+  std::vector<Tensor> watched_;            // handles keep leaves alive
+  bool keep_residuals_ = true;             // off while backward runs without create_graph
+  int64_t resident_bytes_ = 0;
+  StorageObserver* previous_observer_ = nullptr;
+  OpContext saved_context_;
+  absl::flat_hash_map<std::string, NameId> name_ids_;
+  absl::flat_hash_map<uint64_t, ScopeId> scope_ids_;
+};
+
+}  // namespace tally
+
+#endif  // TALLY_AUTOGRAD_TAPE_H_

@@ -1,0 +1,88 @@
+// How ops are recorded without knowing the tape: a per-thread context with an interface in it.
+#ifndef TALLY_OPS_RECORDER_H_
+#define TALLY_OPS_RECORDER_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "tally/ops/attrs.h"
+#include "tally/tensor/tensor.h"
+
+namespace tally {
+
+struct OpDef;
+using NodeId = int32_t;
+using ScopeId = int32_t;
+
+enum class Phase : uint8_t { kForward, kBackward, kRecompute, kOptimizer };
+inline constexpr int kNumPhases = 4;
+const char* Name(Phase phase);  // "forward", "backward", "recompute", "optimizer"
+bool PhaseFromName(absl::string_view name, Phase* phase);
+
+class Recorder {
+ public:
+  virtual ~Recorder() = default;
+  // After the op ran. Outputs of a view share storage with in[0]; those of an update op are its
+  // written inputs.
+  virtual void OnOp(const OpDef& op, const Attrs& attrs, absl::Span<const Tensor* const> in,
+                    absl::Span<Tensor> out) = 0;
+  // Before an update op writes `target`: an error refuses it.
+  virtual absl::Status BeforeUpdate(const OpDef& op, const Tensor& target) = 0;
+  virtual ScopeId EnterScope(ScopeId parent, absl::string_view name) = 0;
+  virtual void OnName(const Tensor& tensor, absl::string_view name) = 0;
+};
+
+struct OpContext {
+  Recorder* recorder = nullptr;
+  Phase phase = Phase::kForward;
+  NodeId serves = -1;   // backward, recompute: the forward node
+  ScopeId scope = 0;    // 0 is the root
+};
+OpContext& CurrentContext();  // of this thread
+
+// Tags the ops made while it lives.
+class ScopedPhase {
+ public:
+  explicit ScopedPhase(Phase phase, NodeId serves = -1);
+  ~ScopedPhase();
+  ScopedPhase(const ScopedPhase&) = delete;
+  ScopedPhase& operator=(const ScopedPhase&) = delete;
+
+ private:
+  Phase phase_;
+  NodeId serves_;
+};
+
+// Puts the ops made while it lives under NAME in the scope path ("h.3/attn"). Does nothing without a
+// recorder. A name may hold any bytes; '/' separates levels, so it is replaced by '_'.
+class Scope {
+ public:
+  explicit Scope(absl::string_view name);
+  ~Scope();
+  Scope(const Scope&) = delete;
+  Scope& operator=(const Scope&) = delete;
+
+ private:
+  ScopeId saved_;
+};
+
+// No recording while it lives. The storage observer still sees allocations.
+class NoRecord {
+ public:
+  NoRecord();
+  ~NoRecord();
+  NoRecord(const NoRecord&) = delete;
+  NoRecord& operator=(const NoRecord&) = delete;
+
+ private:
+  Recorder* saved_;
+};
+
+// Gives a recorded value a name for reports. Does nothing without a recorder.
+void NameValue(const Tensor& tensor, absl::string_view name);
+
+}  // namespace tally
+
+#endif  // TALLY_OPS_RECORDER_H_
