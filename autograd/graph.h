@@ -71,6 +71,7 @@ struct ForeignNode {
 
 struct RngBase {
   uint64_t seed = 0;
+  uint32_t stream = 0;
   uint64_t offset = 0;        // absolute; recorded offsets are relative to it
 };
 

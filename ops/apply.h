@@ -18,8 +18,8 @@ struct TensorArg {
 using TensorArgs = absl::InlinedVector<TensorArg, 8>;
 
 // Runs `op`. Errors (kInvalidArgument: specs or attributes do not fit; kFailedPrecondition: devices
-// differ or the op has no kernel there; kResourceExhausted: no memory; kOutOfRange: data) begin with
-// the op's name and leave everything as it was. On meta only specs and sizes are made.
+// differ or the op has no kernel there; kResourceExhausted: no memory; kOutOfRange: data) begin
+// with the op's name and leave everything as it was. On meta only specs and sizes are made.
 absl::StatusOr<Tensors> TryApply(const OpDef& op, absl::Span<const TensorArg> in,
                                  const Attrs& attrs = {});
 // The same for an op without inputs, on `device`.

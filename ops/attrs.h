@@ -5,8 +5,8 @@
 //     int32_t axis = -1;
 //     static absl::Span<const AttrField> Fields();   // {TALLY_ATTR(SoftmaxAttrs, axis)}
 //   };
-// and comparing, printing and JSON follow from the table. Structs are trivially copyable and at most
-// kMaxAttrBytes long.
+// and comparing, printing and JSON follow from the table. Structs are trivially copyable and at
+// most kMaxAttrBytes long.
 #ifndef TALLY_OPS_ATTRS_H_
 #define TALLY_OPS_ATTRS_H_
 
@@ -33,7 +33,7 @@ struct Axes {
   std::array<int8_t, kMaxRank> axis{};
 
   Axes() = default;
-  Axes(std::initializer_list<int> axes);          // throws Error on more than 8
+  Axes(std::initializer_list<int> axes);  // throws Error on more than 8
   explicit Axes(absl::Span<const int> axes);
   int size() const { return count; }
   int operator[](int i) const { return axis[i]; }
@@ -54,7 +54,15 @@ struct PackedDims {
 };
 
 enum class AttrType : uint8_t {
-  kBool, kI32, kI64, kU64, kF64, kDType, kEnum, kAxes, kDims,
+  kBool,
+  kI32,
+  kI64,
+  kU64,
+  kF64,
+  kDType,
+  kEnum,
+  kAxes,
+  kDims,
   kRngOffset,  // u64; recorded relative to the tape's base
 };
 
@@ -68,13 +76,20 @@ struct AttrField {
 namespace internal {
 template <typename T>
 constexpr AttrType AttrTypeOf() {
-  if constexpr (std::is_same_v<T, bool>) return AttrType::kBool;
-  else if constexpr (std::is_same_v<T, int32_t>) return AttrType::kI32;
-  else if constexpr (std::is_same_v<T, int64_t>) return AttrType::kI64;
-  else if constexpr (std::is_same_v<T, uint64_t>) return AttrType::kU64;
-  else if constexpr (std::is_same_v<T, double>) return AttrType::kF64;
-  else if constexpr (std::is_same_v<T, DType>) return AttrType::kDType;
-  else if constexpr (std::is_same_v<T, Axes>) return AttrType::kAxes;
+  if constexpr (std::is_same_v<T, bool>)
+    return AttrType::kBool;
+  else if constexpr (std::is_same_v<T, int32_t>)
+    return AttrType::kI32;
+  else if constexpr (std::is_same_v<T, int64_t>)
+    return AttrType::kI64;
+  else if constexpr (std::is_same_v<T, uint64_t>)
+    return AttrType::kU64;
+  else if constexpr (std::is_same_v<T, double>)
+    return AttrType::kF64;
+  else if constexpr (std::is_same_v<T, DType>)
+    return AttrType::kDType;
+  else if constexpr (std::is_same_v<T, Axes>)
+    return AttrType::kAxes;
   else {
     static_assert(std::is_same_v<T, PackedDims>, "not an attribute type");
     return AttrType::kDims;
@@ -82,19 +97,19 @@ constexpr AttrType AttrTypeOf() {
 }
 }  // namespace internal
 
-#define TALLY_ATTR(Struct, member)                                                        \
-  ::tally::AttrField {                                                                    \
-    #member, ::tally::internal::AttrTypeOf<decltype(Struct::member)>(),                   \
-        static_cast<uint16_t>(offsetof(Struct, member))                                   \
+#define TALLY_ATTR(Struct, member)                                        \
+  ::tally::AttrField {                                                    \
+#member, ::tally::internal::AttrTypeOf < decltype(Struct::member)>(), \
+        static_cast < uint16_t>(offsetof(Struct, member))                 \
   }
 // A uint8_t-based enum member with its names.
-#define TALLY_ATTR_ENUM(Struct, member, names)                                            \
-  ::tally::AttrField {                                                                    \
-    #member, ::tally::AttrType::kEnum, static_cast<uint16_t>(offsetof(Struct, member)), names \
+#define TALLY_ATTR_ENUM(Struct, member, names)                                                  \
+  ::tally::AttrField {                                                                          \
+#member, ::tally::AttrType::kEnum, static_cast < uint16_t>(offsetof(Struct, member)), names \
   }
-#define TALLY_ATTR_RNG_OFFSET(Struct, member)                                             \
-  ::tally::AttrField {                                                                    \
-    #member, ::tally::AttrType::kRngOffset, static_cast<uint16_t>(offsetof(Struct, member)) \
+#define TALLY_ATTR_RNG_OFFSET(Struct, member)                                                 \
+  ::tally::AttrField {                                                                        \
+#member, ::tally::AttrType::kRngOffset, static_cast < uint16_t>(offsetof(Struct, member)) \
   }
 
 using AttrSchema = absl::Span<const AttrField> (*)();  // null: the op has no attributes
@@ -103,7 +118,8 @@ using AttrSchema = absl::Span<const AttrField> (*)();  // null: the op has no at
 class Attrs {
  public:
   Attrs() = default;
-  template <typename T, typename = std::enable_if_t<std::is_class_v<T> && !std::is_same_v<T, Attrs>>>
+  template <typename T,
+            typename = std::enable_if_t<std::is_class_v<T> && !std::is_same_v<T, Attrs>>>
   Attrs(const T& value) {  // implicit: Apply(kMatMul, {a, b}, MatMulAttrs{...})
     static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= kMaxAttrBytes);
     std::memcpy(bytes_.data(), &value, sizeof(T));

@@ -20,7 +20,7 @@ using Specs = absl::InlinedVector<TensorSpec, 2>;
 
 enum class OpKind : uint8_t {
   kCompute,
-  kView,    // output aliases input 0: no FLOPs, no bytes, same storage
+  kView,    // every output aliases input 0: no FLOPs, no bytes, same storage
   kUpdate,  // writes some of its inputs in place; outputs are those inputs, in order of `writes`
 };
 
@@ -44,7 +44,9 @@ struct OpCall {
   const Attrs& attrs;
 
   template <typename A>
-  const A& As() const { return attrs.As<A>(); }
+  const A& As() const {
+    return attrs.As<A>();
+  }
 };
 
 // What a kernel gets. Inputs are contiguous unless the op accepts strides; outputs are allocated,
@@ -56,11 +58,17 @@ struct KernelArgs {
   void* scratch = nullptr;  // `OpDef::scratch` bytes, 64-byte aligned
 
   template <typename T>
-  const T* In(int i) const { return in[i]->data<T>(); }
+  const T* In(int i) const {
+    return in[i]->data<T>();
+  }
   template <typename T>
-  T* Out(int i) const { return out[i].data<T>(); }
+  T* Out(int i) const {
+    return out[i].data<T>();
+  }
   template <typename A>
-  const A& As() const { return attrs.As<A>(); }
+  const A& As() const {
+    return attrs.As<A>();
+  }
 };
 
 // Only errors in data (an index out of range) are returned, and before anything is written.
@@ -92,7 +100,9 @@ class ReadSet {
  public:
   constexpr ReadSet() = default;
   constexpr ReadSet(uint16_t in, uint16_t out) : in_(in), out_(out) {}
-  constexpr ReadSet operator|(ReadSet o) const { return {uint16_t(in_ | o.in_), uint16_t(out_ | o.out_)}; }
+  constexpr ReadSet operator|(ReadSet o) const {
+    return {uint16_t(in_ | o.in_), uint16_t(out_ | o.out_)};
+  }
   constexpr uint16_t in() const { return in_; }
   constexpr uint16_t out() const { return out_; }
 
@@ -110,12 +120,12 @@ class GradArgs {
   struct Data {
     const OpDef* op = nullptr;
     ReadSet declared;
-    absl::Span<const Tensor> in;             // undefined where not kept
+    absl::Span<const Tensor> in;  // undefined where not kept
     absl::Span<const Tensor> out;
-    absl::Span<const Tensor> dy;             // one per output; undefined means zero
+    absl::Span<const Tensor> dy;  // one per output; undefined means zero
     absl::Span<const TensorSpec* const> in_specs;
     absl::Span<const TensorSpec* const> out_specs;
-    absl::Span<const bool> needs;            // per input
+    absl::Span<const bool> needs;  // per input
     const Attrs* attrs = nullptr;
     bool create_graph = false;
   };
@@ -133,7 +143,9 @@ class GradArgs {
   // Whether the gradient of input i is wanted (for rules that return several).
   bool needs(int i) const { return d_.needs[i]; }
   template <typename A>
-  const A& As() const { return d_.attrs->As<A>(); }
+  const A& As() const {
+    return d_.attrs->As<A>();
+  }
   // The gradient will itself be differentiated: use ops that have gradients, not a fused `_grad`.
   bool create_graph() const { return d_.create_graph; }
 
@@ -156,29 +168,30 @@ struct GradRule {
 inline constexpr int kMaxGradRules = 6;
 
 struct OpDef {
-  const char* name;                       // also its name in reports and files
+  const char* name;  // also its name in reports and files
   OpKind kind = OpKind::kCompute;
   AttrSchema attrs = nullptr;
-  // Specs of the outputs from specs and attributes, and every error these can show. The op's name is
-  // put before the message. Update ops only check.
+  // Specs of the outputs from specs and attributes, and every error these can show. The op's name
+  // is put before the message. Update ops only check.
   absl::Status (*infer)(const OpCall& call, Specs& out) = nullptr;
   // Mandatory for kCompute and kUpdate: an op without a cost does not exist. Views are 0.
   Cost (*cost)(const OpCall& call) = nullptr;
   // Bytes that live during the call; a pure function of specs and attributes. Null: none.
   int64_t (*scratch)(const OpCall& call) = nullptr;
-  // kView: strides and offset of the output over the storage of `in`; false when no strides can
-  // describe it, then `Apply` copies `in` (and records the copy) and asks again.
-  bool (*view)(const Tensor& in, const Attrs& attrs, const TensorSpec& out, Strides& strides,
-               int64_t& offset) = nullptr;
+  // kView: strides and offset of output number `index` over the storage of `in`; false when no
+  // strides can describe it, then `Apply` copies `in` (and records the copy) and asks again.
+  bool (*view)(const Tensor& in, const Attrs& attrs, int index, const TensorSpec& out,
+               Strides& strides, int64_t& offset) = nullptr;
   struct {
     KernelFn cpu = nullptr;
     KernelFn cuda = nullptr;
-  } kernel = {};                          // null: meta only on that device
-  // Inputs that the kernels take with strides; `strided_ok`, if set, must agree for the given tensor.
+  } kernel = {};  // null: meta only on that device
+  // Inputs that the kernels take with strides; `strided_ok`, if set, must agree for the given
+  // tensor.
   OperandSet strided = {};
   bool (*strided_ok)(const Tensor& in, int index, const Attrs& attrs) = nullptr;
-  OperandSet writes = {};                 // kUpdate: inputs written in place
-  OperandSet overwrites = {};             // kUpdate: those written without being read (fill, copy)
+  OperandSet writes = {};      // kUpdate: inputs written in place
+  OperandSet overwrites = {};  // kUpdate: those written without being read (fill, copy)
   // Gradients. An input named in no rule has none: differentiating through it stops with a message
   // naming the op, unless `no_gradient` lists it (indexes, masks: gradient zero by definition).
   GradRule grads[kMaxGradRules] = {};
@@ -193,7 +206,8 @@ struct OpDef {
 
 // kInvalidArgument with the message and the operands: "MESSAGE: a is f32[2,3], b is f32[4]".
 // `names` are the operands' letters, "a b bias"; operands beyond them are "input 3".
-absl::Status InvalidCall(const OpCall& call, const std::string& message, const char* names = "x y z");
+absl::Status InvalidCall(const OpCall& call, const std::string& message,
+                         const char* names = "x y z");
 
 }  // namespace tally
 

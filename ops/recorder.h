@@ -37,10 +37,13 @@ class Recorder {
 struct OpContext {
   Recorder* recorder = nullptr;
   Phase phase = Phase::kForward;
-  NodeId serves = -1;   // backward, recompute: the forward node
-  ScopeId scope = 0;    // 0 is the root
+  NodeId serves = -1;  // backward, recompute: the forward node
+  ScopeId scope = 0;   // 0 is the root
 };
-OpContext& CurrentContext();  // of this thread
+namespace internal {
+inline constinit thread_local OpContext op_context;
+}
+inline OpContext& CurrentContext() { return internal::op_context; }  // of this thread
 
 // Tags the ops made while it lives.
 class ScopedPhase {
@@ -55,8 +58,8 @@ class ScopedPhase {
   NodeId serves_;
 };
 
-// Puts the ops made while it lives under NAME in the scope path ("h.3/attn"). Does nothing without a
-// recorder. A name may hold any bytes; '/' separates levels, so it is replaced by '_'.
+// Puts the ops made while it lives under NAME in the scope path ("h.3/attn"). Does nothing without
+// a recorder. A name may hold any bytes; '/' separates levels, so it is replaced by '_'.
 class Scope {
  public:
   explicit Scope(absl::string_view name);
