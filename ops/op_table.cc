@@ -4,6 +4,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
+#include "tally/ops/view.h"
 
 namespace tally {
 namespace {
@@ -19,7 +20,11 @@ struct Table {
       TALLY_CHECK(by_name.emplace(op->name, op).second) << "two ops named " << op->name;
     }
   }
-  Table() {}
+  // The library's table of contents: families, not ops.
+  Table() {
+    Add(ViewOps());
+    Add(SliceOps());
+  }
 };
 
 Table& TheTable() {
