@@ -62,7 +62,7 @@ struct GemmCall {
 };
 
 // Pure. Leading dimensions below BLAS's minimum (as a single row may have) are raised to it, and
-// two batch extents that step evenly are merged into one.
+// two batch extents that step evenly are merged into one, which then is batch[1].
 GemmCall ToColumnMajor(const GemmArgs& args);
 
 // Runs the call on the CPU. Never fails: arguments were checked by `infer`. k = 0 scales c by beta.

@@ -1,0 +1,32 @@
+// The only file that includes CBLAS.
+#include <cblas.h>
+
+#include "tally/tensor/check.h"
+#include "tally/tensor/gemm_libraries.h"
+
+namespace tally::internal {
+namespace {
+
+CBLAS_TRANSPOSE Op(const GemmCall::Operand& operand) {
+  return operand.transposed ? CblasTrans : CblasNoTrans;
+}
+
+}  // namespace
+
+void CblasGemm(const GemmCall& c) noexcept {
+  const int rows = static_cast<int>(c.rows), cols = static_cast<int>(c.cols);
+  const int k = static_cast<int>(c.k), lda = static_cast<int>(c.a.ld);
+  const int ldb = static_cast<int>(c.b.ld), ldc = static_cast<int>(c.ldc);
+  if (c.compute == DType::kF64) {
+    cblas_dgemm(CblasColMajor, Op(c.a), Op(c.b), rows, cols, k, c.alpha,
+                static_cast<const double*>(c.a.data), lda, static_cast<const double*>(c.b.data),
+                ldb, c.beta, static_cast<double*>(c.c), ldc);
+    return;
+  }
+  TALLY_CHECK(c.compute == DType::kF32) << "no such compute type";
+  cblas_sgemm(CblasColMajor, Op(c.a), Op(c.b), rows, cols, k, static_cast<float>(c.alpha),
+              static_cast<const float*>(c.a.data), lda, static_cast<const float*>(c.b.data), ldb,
+              static_cast<float>(c.beta), static_cast<float*>(c.c), ldc);
+}
+
+}  // namespace tally::internal
