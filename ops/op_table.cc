@@ -4,6 +4,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
+#include "tally/ops/gather.h"
 #include "tally/ops/view.h"
 
 namespace tally {
@@ -24,6 +25,7 @@ struct Table {
   Table() {
     Add(ViewOps());
     Add(SliceOps());
+    Add(GatherOps());
   }
 };
 

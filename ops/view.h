@@ -76,7 +76,7 @@ struct ExpandAttrs {
   PackedDims shape;
   static absl::Span<const AttrField> Fields();
 };
-struct AxisAttrs {  // squeeze, unsqueeze, cat
+struct AxisAttrs {  // squeeze, unsqueeze
   int32_t axis = 0;
   static absl::Span<const AttrField> Fields();
 };
