@@ -23,6 +23,9 @@ endif()
 
 # No fused multiply-adds behind our back: a vector loop and its scalar tail give the same bits.
 set(TALLY_COMPILE_OPTIONS -Wall -Wextra -Wno-missing-field-initializers -ffp-contract=off)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+  list(APPEND TALLY_COMPILE_OPTIONS -Wno-restrict)  # g++ 12 is wrong about "x" + std::string
+endif()
 if(TALLY_WERROR)
   list(APPEND TALLY_COMPILE_OPTIONS -Werror)
 endif()
