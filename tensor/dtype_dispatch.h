@@ -69,6 +69,25 @@ inline T Store(ComputeType<T> value) {
   return static_cast<T>(value);
 }
 
+// `value` in T with one rounding, where going through a nearest float would round twice. Integers
+// cut towards zero and the value must be in range; bool is value != 0.
+template <typename T>
+inline T FromDouble(double value) {
+  if constexpr (std::is_same_v<T, bool>) {
+    return value != 0;
+  } else if constexpr (kIsFloatType<T> && sizeof(T) <= 2) {
+    return static_cast<T>(internal::FloatToOdd(value));
+  } else {
+    return static_cast<T>(value);
+  }
+}
+
+// Any element as a double: exact but for i64 beyond 2^53.
+template <typename T>
+inline double ToDouble(T value) {
+  return static_cast<double>(static_cast<ComputeType<T>>(value));
+}
+
 }  // namespace tally
 
 #endif  // TALLY_TENSOR_DTYPE_DISPATCH_H_

@@ -15,6 +15,9 @@ namespace internal {
 // `has_infinity` false: exponent all ones is an ordinary binade whose all-ones fraction is NaN.
 uint32_t NarrowFromFloat(float value, int exponent_bits, int fraction_bits, bool has_infinity);
 float FloatFromNarrow(uint32_t bits, int exponent_bits, int fraction_bits, bool has_infinity);
+// Rounds to odd: cut towards zero, and the last bit set when anything was cut. Rounding that to a
+// narrow float gives the same bits as rounding the double itself, where nearest would round twice.
+float FloatToOdd(double value);
 }  // namespace internal
 
 struct BF16 {

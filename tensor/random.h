@@ -27,6 +27,12 @@ inline float UniformFromBits(uint32_t bits) {
   return static_cast<float>(bits >> 8) * (1.0f / 16777216.0f);
 }
 
+// Standard normal by Box-Muller, in double, from two words: sqrt(-2 ln u) cos(2πv) with
+// u = (first + 1)·2^-32 in (0, 1] and v = second·2^-32. The same bits on every machine.
+double NormalFromBits(uint32_t first, uint32_t second);
+// The same for n pairs: out[i] is made of bits[2i] and bits[2i + 1].
+void NormalsFromBits(const uint32_t* bits, int64_t n, double* out);
+
 // A position in one (seed, stream) sequence. Making numbers moves it forward.
 class Random {
  public:

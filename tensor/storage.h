@@ -94,6 +94,16 @@ class StorageObserver {
 StorageObserver* SetStorageObserver(StorageObserver* observer);
 StorageObserver* CurrentStorageObserver();
 
+// Requested bytes of the storages allocated less those freed on this thread, observer or not, and
+// the greatest value that this has had. (A thread that frees what another made may go below 0.)
+struct MemoryMeter {
+  int64_t live = 0;
+  int64_t peak = 0;
+};
+MemoryMeter ThreadMemory(DeviceKind kind);
+// Starts a new measurement: the peak becomes what lives now.
+void ResetPeak(DeviceKind kind);
+
 namespace internal {
 // Blocks of up to kMaxSmallBlock bytes from a per-thread cache; 64-byte aligned.
 inline constexpr int64_t kMaxSmallBlock = 1024;

@@ -1,0 +1,29 @@
+#include "tally/tensor/backend.h"
+
+#include "absl/strings/str_cat.h"
+#include "tally/tensor/backends.h"
+#include "tally/tensor/check.h"
+
+namespace tally {
+
+absl::StatusOr<Backend*> BackendFor(Device device) {
+  switch (device.kind) {
+    case DeviceKind::kCpu:
+      return &internal::CpuBackend();
+    case DeviceKind::kMeta:
+      return &internal::MetaBackend();
+    case DeviceKind::kCuda:
+      break;
+  }
+  return absl::FailedPreconditionError(absl::StrCat(
+      device.ToString(), ": this build has no CUDA backend; use cpu, or meta for sizes"));
+}
+
+Backend& ExistingBackend(Device device) {
+  if (device.kind == DeviceKind::kCpu) return internal::CpuBackend();
+  absl::StatusOr<Backend*> backend = BackendFor(device);
+  TALLY_CHECK(backend.ok()) << backend.status().message();
+  return **backend;
+}
+
+}  // namespace tally

@@ -1,0 +1,132 @@
+#include "tally/tensor/random.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "tally/tensor/check.h"
+
+namespace tally {
+namespace {
+
+constexpr uint32_t kMultiplier0 = 0xD2511F53u;
+constexpr uint32_t kMultiplier1 = 0xCD9E8D57u;
+constexpr uint32_t kWeyl0 = 0x9E3779B9u;  // golden ratio
+constexpr uint32_t kWeyl1 = 0xBB67AE85u;  // sqrt(3) - 1
+constexpr int kRounds = 10;
+
+constexpr int kLanes = 16;  // blocks made side by side
+
+// Words 4·block .. 4·(block + kLanes): the loops over lanes become vector instructions.
+[[gnu::always_inline]] inline void PhiloxLanes(uint64_t seed, uint32_t stream, uint64_t block,
+                                               uint32_t* out) {
+  uint32_t c0[kLanes], c1[kLanes], c2[kLanes], c3[kLanes];
+  for (int l = 0; l < kLanes; ++l) {
+    c0[l] = static_cast<uint32_t>(block + l);
+    c1[l] = static_cast<uint32_t>((block + l) >> 32);
+    c2[l] = stream;
+    c3[l] = 0;
+  }
+  uint32_t k0 = static_cast<uint32_t>(seed), k1 = static_cast<uint32_t>(seed >> 32);
+  for (int round = 0; round < kRounds; ++round) {
+    for (int l = 0; l < kLanes; ++l) {
+      const uint64_t p0 = uint64_t{kMultiplier0} * c0[l];
+      const uint64_t p1 = uint64_t{kMultiplier1} * c2[l];
+      c0[l] = static_cast<uint32_t>(p1 >> 32) ^ c1[l] ^ k0;
+      c1[l] = static_cast<uint32_t>(p1);
+      c2[l] = static_cast<uint32_t>(p0 >> 32) ^ c3[l] ^ k1;
+      c3[l] = static_cast<uint32_t>(p0);
+    }
+    k0 += kWeyl0;
+    k1 += kWeyl1;
+  }
+  for (int l = 0; l < kLanes; ++l) {
+    out[4 * l + 0] = c0[l];
+    out[4 * l + 1] = c1[l];
+    out[4 * l + 2] = c2[l];
+    out[4 * l + 3] = c3[l];
+  }
+}
+
+[[gnu::always_inline]] inline void FillGroups(uint64_t seed, uint32_t stream, uint64_t block,
+                                              uint32_t* out, int64_t groups) {
+  for (int64_t g = 0; g < groups; ++g) {
+    PhiloxLanes(seed, stream, block + static_cast<uint64_t>(g) * kLanes, out + g * 4 * kLanes);
+  }
+}
+
+void FillGroupsBase(uint64_t seed, uint32_t stream, uint64_t block, uint32_t* out, int64_t groups) {
+  FillGroups(seed, stream, block, out, groups);
+}
+
+#if defined(__x86_64__)
+[[gnu::target("avx2")]] void FillGroupsAvx2(uint64_t seed, uint32_t stream, uint64_t block,
+                                            uint32_t* out, int64_t groups) {
+  FillGroups(seed, stream, block, out, groups);
+}
+#endif
+
+using FillFn = void (*)(uint64_t, uint32_t, uint64_t, uint32_t*, int64_t);
+
+FillFn ChooseFill() {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx2")) return FillGroupsAvx2;
+#endif
+  return FillGroupsBase;
+}
+
+}  // namespace
+
+std::array<uint32_t, 4> Philox4x32(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key) {
+  for (int round = 0; round < kRounds; ++round) {
+    const uint64_t p0 = uint64_t{kMultiplier0} * counter[0];
+    const uint64_t p1 = uint64_t{kMultiplier1} * counter[2];
+    counter = {static_cast<uint32_t>(p1 >> 32) ^ counter[1] ^ key[0], static_cast<uint32_t>(p1),
+               static_cast<uint32_t>(p0 >> 32) ^ counter[3] ^ key[1], static_cast<uint32_t>(p0)};
+    key[0] += kWeyl0;
+    key[1] += kWeyl1;
+  }
+  return counter;
+}
+
+uint32_t RandomBits(uint64_t seed, uint32_t stream, uint64_t offset) {
+  const uint64_t block = offset / 4;
+  return Philox4x32({static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32), stream, 0},
+                    {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)})[offset % 4];
+}
+
+void FillRandomBits(uint64_t seed, uint32_t stream, uint64_t offset, uint32_t* out, int64_t n) {
+  static const FillFn fill = ChooseFill();
+  constexpr int64_t kGroup = 4 * kLanes;
+  if (n <= 0) return;
+  uint32_t group[kGroup];
+  if (const int64_t skip = static_cast<int64_t>(offset % 4); skip != 0) {
+    const int64_t head = std::min(n, kGroup - skip);
+    fill(seed, stream, offset / 4, group, 1);
+    std::copy_n(group + skip, head, out);
+    offset += static_cast<uint64_t>(head);
+    out += head;
+    n -= head;
+  }
+  fill(seed, stream, offset / 4, out, n / kGroup);
+  if (const int64_t tail = n % kGroup; tail != 0) {
+    fill(seed, stream, offset / 4 + static_cast<uint64_t>(n / kGroup) * kLanes, group, 1);
+    std::copy_n(group, tail, out + (n - tail));
+  }
+}
+
+uint64_t Random::NextBelow(uint64_t bound) {
+  TALLY_CHECK(bound > 0);
+  const uint64_t reject = (0 - bound) % bound;  // 2^64 mod bound
+  for (;;) {
+    const uint64_t low = NextBits();
+    const uint64_t word = low | uint64_t{NextBits()} << 32;
+    if (word >= reject) return word % bound;
+  }
+}
+
+double Random::NextNormal() {
+  const uint32_t first = NextBits();
+  return NormalFromBits(first, NextBits());
+}
+
+}  // namespace tally
