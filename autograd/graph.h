@@ -19,35 +19,35 @@ namespace tally {
 
 using ValueId = int32_t;
 using StorageId = int32_t;
-using NameId = int32_t;   // index into Graph::names; -1: none
+using NameId = int32_t;  // index into Graph::names; -1: none
 inline constexpr int32_t kNone = -1;
 
 // One tensor as it was at one time.
 struct Value {
   TensorSpec spec;
   StorageId storage = kNone;
-  uint32_t version = 0;       // of the storage, relative to its first appearance
-  NodeId producer = kNone;    // kNone: an input
-  NameId name = kNone;        // "" or what the user called it
-  bool watched = false;       // a leaf that gradients were asked for
+  uint32_t version = 0;     // of the storage, relative to its first appearance
+  NodeId producer = kNone;  // kNone: an input
+  NameId name = kNone;      // "" or what the user called it
+  bool watched = false;     // a leaf that gradients were asked for
 };
 
 struct Node {
   const OpDef* op = nullptr;  // for an op unknown to this program: a stand-in owned by the graph
   Attrs attrs;
-  uint32_t first = 0;         // in Graph::ids: inputs, then outputs, then saved
+  uint32_t first = 0;  // in Graph::ids: inputs, then outputs, then saved
   uint16_t num_in = 0, num_out = 0, num_saved = 0;
   Phase phase = Phase::kForward;
-  NodeId serves = kNone;      // backward, recompute: the forward node
+  NodeId serves = kNone;  // backward, recompute: the forward node
   ScopeId scope = 0;
-  int32_t foreign = kNone;    // index into Graph::foreign
+  int32_t foreign = kNone;  // index into Graph::foreign
 };
 
 struct StorageRecord {
   int64_t bytes = 0;
   Origin origin = Origin::kActivation;
   NameId name = kNone;
-  bool resident = false;      // existed before the tape
+  bool resident = false;  // existed before the tape
 };
 
 struct StorageEvent {
@@ -58,7 +58,7 @@ struct StorageEvent {
 };
 
 struct ScopeRecord {
-  ScopeId parent = kNone;     // the root is its own: kNone
+  ScopeId parent = kNone;  // the root is its own: kNone
   NameId name = kNone;
 };
 
@@ -72,23 +72,23 @@ struct ForeignNode {
 struct RngBase {
   uint64_t seed = 0;
   uint32_t stream = 0;
-  uint64_t offset = 0;        // absolute; recorded offsets are relative to it
+  uint64_t offset = 0;  // absolute; recorded offsets are relative to it
 };
 
 struct Graph {
   std::vector<Value> values;
   std::vector<Node> nodes;
-  std::vector<int32_t> ids;             // operands of all nodes
+  std::vector<int32_t> ids;  // operands of all nodes
   std::vector<StorageRecord> storages;
   std::vector<StorageEvent> events;
-  std::vector<ScopeRecord> scopes;      // [0] is the root
+  std::vector<ScopeRecord> scopes;  // [0] is the root
   std::vector<std::string> names;
-  std::vector<ValueId> outputs;         // alive at Finish, or read by the host; ascending
-  ValueId loss = kNone;                 // the tensor first differentiated
-  std::vector<ValueId> gradients;       // what Gradient returned, in order of its `wrt`
-  std::vector<ValueId> gradient_of;     // the watched value of each
+  std::vector<ValueId> outputs;      // alive at Finish, or read by the host; ascending
+  ValueId loss = kNone;              // the tensor first differentiated
+  std::vector<ValueId> gradients;    // what Gradient returned, in order of its `wrt`
+  std::vector<ValueId> gradient_of;  // the watched value of each
   std::vector<RngBase> rng;
-  int64_t baseline_bytes = 0;           // live before the tape and touched by no op
+  int64_t baseline_bytes = 0;  // live before the tape and touched by no op
   Device device;
   std::vector<ForeignNode> foreign;
   std::vector<std::shared_ptr<OpDef>> foreign_ops;

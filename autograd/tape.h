@@ -6,14 +6,15 @@
 //   Tensors grads = tape.Gradient(loss, params);
 //   Graph graph = tape.Finish();
 //
-// Recording keeps metadata only. The tensors a tape keeps alive are the declared residuals of ops on
-// the way from watched tensors, until Gradient has used them.
+// Recording keeps metadata only. The tensors a tape keeps alive are the declared residuals of ops
+// on the way from watched tensors, until Gradient has used them.
 #ifndef TALLY_AUTOGRAD_TAPE_H_
 #define TALLY_AUTOGRAD_TAPE_H_
 
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -47,11 +48,13 @@ class Tape : private Recorder, private StorageObserver {
   void Watch(const Tensor& leaf);
   void Watch(absl::Span<const Tensor> leaves);
 
-  // Gradients of `loss` for each of `wrt`, which must be watched or (with a path to the loss) made by
-  // recorded ops. A tensor without influence on the loss gets zeros. Throws Error when the loss has
-  // several elements and no seed, was not recorded here, a saved value was overwritten since, or
-  // an op on the way has no gradient; the message names the nodes.
-  Tensors Gradient(const Tensor& loss, absl::Span<const Tensor> wrt, const GradientOptions& options = {});
+  // Gradients of `loss` for each of `wrt`, which must be watched or (with a path to the loss) made
+  // by recorded ops. A tensor without influence on the loss gets zeros. Throws Error when the loss
+  // has several elements and no seed, was not recorded here or depends on nothing watched, a saved
+  // value was overwritten since, or an op on the way has no gradient; the message names the nodes.
+  // Residuals of nodes that do not lead from `loss` to `wrt` are freed first, as events.
+  Tensors Gradient(const Tensor& loss, absl::Span<const Tensor> wrt,
+                   const GradientOptions& options = {});
   Tensor Gradient(const Tensor& loss, const Tensor& wrt, const GradientOptions& options = {});
 
   // Stops recording and hands the record over. The tape is then empty and off.
@@ -66,10 +69,23 @@ class Tape : private Recorder, private StorageObserver {
 
  private:
   friend class GradientWalk;
-  struct NodeState {           // beside graph_.nodes, gone at Finish
-    uint32_t residual = 0;     // first in residuals_
-    bool needs = false;        // some input needs a gradient
-    bool released = false;     // residuals were given back
+  // Beside graph_.nodes; gone at Finish.
+  struct NodeState {
+    uint32_t residual = 0;  // first in residuals_; one per bit of `kept`
+    ReadSet kept;
+    bool needs = false;     // some input needs a gradient
+    bool released = false;  // the residuals were given back
+  };
+  struct Residual {
+    Tensor tensor;
+    uint32_t version = 0;
+  };
+  // Beside graph_.storages.
+  struct StorageState {
+    Storage* storage = nullptr;  // null once freed
+    uint32_t first_version = 0;
+    NodeId last_writer = kNone;
+    ValueId watched = kNone;  // a watched value lies here
   };
 
   void OnOp(const OpDef& op, const Attrs& attrs, absl::Span<const Tensor* const> in,
@@ -81,29 +97,36 @@ class Tape : private Recorder, private StorageObserver {
   void OnFree(Storage& storage) override;
   void OnHostRead(const Tensor& tensor) override;
 
+  StorageId NewStorage(Storage& storage, bool resident);
   StorageId StorageOf(Storage& storage);
   ValueId ValueOf(const Tensor& tensor);
-  ValueId NewValue(const Tensor& tensor, NodeId producer);
+  ValueId NewValue(const Tensor& tensor, NodeId producer, bool about_to_be_written = false);
   NameId Intern(absl::string_view name);
+  void RefreshStorage(StorageId id);  // origin and name as they are now
+  void MakeOffsetsRelative(const OpDef& op, Attrs& attrs);
+  bool NeedsGradient(const OpDef& op, const Node& node) const;
+  void KeepResiduals(const OpDef& op, absl::Span<const Tensor* const> in, absl::Span<Tensor> out,
+                     Node& node, NodeState& state);
   void ReleaseResiduals(NodeId node);
+  void RequireRecording(const char* what) const;
+  void ListOutputs();
   void Stop();
 
   Graph graph_;
   uint64_t serial_ = 0;
   bool recording_ = true;
+  bool tracking_ = true;  // off while backward runs without create_graph
   std::vector<NodeState> states_;
-  std::vector<Tensor> residuals_;
-  std::vector<uint32_t> residual_versions_;
-  std::vector<uint8_t> needs_;             // per value: needs a gradient
-  std::vector<uint32_t> first_version_;    // per storage: version at first appearance
-  std::vector<NodeId> last_writer_;        // per storage
-  std::vector<Tensor> watched_;            // handles keep leaves alive
-  bool keep_residuals_ = true;             // off while backward runs without create_graph
-  int64_t resident_bytes_ = 0;
+  std::vector<Residual> residuals_;
+  std::vector<uint8_t> needs_;  // per value: needs a gradient
+  std::vector<StorageState> storages_;
+  std::vector<StorageId> residents_;  // in order of appearance
+  std::vector<Tensor> watched_;       // handles keep leaves alive
+  int64_t live_at_start_[3] = {};
   StorageObserver* previous_observer_ = nullptr;
-  OpContext saved_context_;
+  OpContext previous_context_;
   absl::flat_hash_map<std::string, NameId> name_ids_;
-  absl::flat_hash_map<uint64_t, ScopeId> scope_ids_;
+  absl::flat_hash_map<std::pair<ScopeId, NameId>, ScopeId> scope_ids_;
 };
 
 }  // namespace tally

@@ -47,8 +47,7 @@ bool TakesStrides(const OpDef& op, int index, const Tensor& in, const Attrs& att
          (op.strided_ok == nullptr || op.strided_ok(in, index, attrs));
 }
 
-// A recorded copy, whether or not `x` has gaps.
-absl::StatusOr<Tensor> CopyOf(const Tensor& x) {
+absl::StatusOr<Tensor> TryCopyOf(const Tensor& x) {
   static const OpDef* const contiguous = FindOp("contiguous");
   TALLY_CHECK(contiguous != nullptr) << "the table has no op 'contiguous'";
   const TensorArg arg(x);
@@ -70,7 +69,7 @@ absl::Status MakeKernelInputs(const OpDef& op, absl::Span<const TensorArg> in, c
       return absl::InvalidArgumentError(absl::StrCat(
           op.name, ": input ", i, " is written in place and has strides; update its base instead"));
     }
-    TALLY_ASSIGN_OR_RETURN(Tensor copy, CopyOf(x));
+    TALLY_ASSIGN_OR_RETURN(Tensor copy, TryCopyOf(x));
     copies.push_back(std::move(copy));
     inputs.push_back(&copies.back());
   }
@@ -84,7 +83,7 @@ absl::Status MakeViews(const OpDef& op, const Attrs& attrs, const Specs& specs, 
     int64_t offset = 0;
     if (!op.view(*inputs[0], attrs, static_cast<int>(j), specs[j], strides, offset)) {
       TALLY_CHECK(j == 0) << op.name << " refused a view of a contiguous tensor";
-      TALLY_ASSIGN_OR_RETURN(Tensor copy, CopyOf(*inputs[0]));
+      TALLY_ASSIGN_OR_RETURN(Tensor copy, TryCopyOf(*inputs[0]));
       copies.push_back(std::move(copy));
       inputs[0] = &copies.back();
       TALLY_CHECK(op.view(*inputs[0], attrs, 0, specs[0], strides, offset)) << op.name;
@@ -149,6 +148,15 @@ absl::Status RunKernel(const OpDef& op, Device device, const Attrs& attrs, const
   return kernel({inputs, absl::MakeSpan(out), attrs, scratch.data()});
 }
 
+// Once for each storage written.
+void BumpVersions(const Tensors& written) {
+  for (size_t i = 0; i < written.size(); ++i) {
+    bool seen = false;
+    for (size_t j = 0; j < i; ++j) seen |= SharesStorage(written[i], written[j]);
+    if (!seen) written[i].storage().BumpVersion();
+  }
+}
+
 absl::StatusOr<Tensors> Run(const OpDef& op, Device device, absl::Span<const TensorArg> in,
                             const Attrs& attrs) {
   SpecPointers in_specs;
@@ -170,12 +178,10 @@ absl::StatusOr<Tensors> Run(const OpDef& op, Device device, absl::Span<const Ten
     if (status.ok()) status = RunKernel(op, device, attrs, inputs, in_specs, out);
   }
   if (!status.ok()) return Prefixed(op, status);
-  if (op.kind == OpKind::kUpdate) {
-    for (const Tensor& t : out) t.storage().BumpVersion();
-  }
   if (Recorder* recorder = CurrentContext().recorder) {
     recorder->OnOp(op, attrs, inputs, absl::MakeSpan(out));
   }
+  if (op.kind == OpKind::kUpdate) BumpVersions(out);
   return out;
 }
 
@@ -202,6 +208,8 @@ Tensor Apply(const OpDef& op, std::initializer_list<TensorArg> in, const Attrs& 
 Tensors ApplyAll(const OpDef& op, absl::Span<const TensorArg> in, const Attrs& attrs) {
   return ValueOrThrow(TryApply(op, in, attrs));
 }
+
+Tensor CopyOf(const Tensor& x) { return ValueOrThrow(TryCopyOf(x)); }
 
 absl::StatusOr<Specs> InferSpecs(const OpDef& op, absl::Span<const TensorSpec> in,
                                  const Attrs& attrs) {

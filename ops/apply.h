@@ -29,6 +29,9 @@ absl::StatusOr<Tensors> TryApplyOn(Device device, const OpDef& op, const Attrs& 
 Tensor Apply(const OpDef& op, std::initializer_list<TensorArg> in, const Attrs& attrs = {});
 Tensors ApplyAll(const OpDef& op, absl::Span<const TensorArg> in, const Attrs& attrs = {});
 
+// A contiguous copy, recorded as the op `contiguous` even where `x` has no gaps.
+Tensor CopyOf(const Tensor& x);
+
 // Specs of the outputs, without running. For callers that must know sizes first, and for Verify.
 absl::StatusOr<Specs> InferSpecs(const OpDef& op, absl::Span<const TensorSpec> in,
                                  const Attrs& attrs);

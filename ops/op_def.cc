@@ -1,11 +1,18 @@
 #include "tally/ops/op_def.h"
 
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 
 namespace tally {
+namespace {
+constinit thread_local GradientHook gradient_hook = nullptr;
+}
+
+GradientHook SetGradientHook(GradientHook hook) { return std::exchange(gradient_hook, hook); }
+GradientHook CurrentGradientHook() { return gradient_hook; }
 
 const Tensor& GradArgs::in(int i) const {
   TALLY_CHECK((d_.declared.in() >> i & 1) != 0)

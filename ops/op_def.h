@@ -165,6 +165,12 @@ struct GradRule {
   Tensors (*fn)(const GradArgs&) = nullptr;
 };
 
+// Called after each gradient rule with what it read: how tests prove declarations exact.
+using GradientHook = void (*)(const OpDef& op, const GradRule& rule, ReadSet observed);
+// Of this thread; null removes. Returns the one before.
+GradientHook SetGradientHook(GradientHook hook);
+GradientHook CurrentGradientHook();
+
 inline constexpr int kMaxGradRules = 6;
 
 struct OpDef {

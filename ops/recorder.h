@@ -24,8 +24,8 @@ bool PhaseFromName(absl::string_view name, Phase* phase);
 class Recorder {
  public:
   virtual ~Recorder() = default;
-  // After the op ran. Outputs of a view share storage with in[0]; those of an update op are its
-  // written inputs.
+  // After the op ran. Outputs of a view share storage with in[0]. Outputs of an update op are its
+  // written inputs; their storages' versions grow by one right after this call.
   virtual void OnOp(const OpDef& op, const Attrs& attrs, absl::Span<const Tensor* const> in,
                     absl::Span<Tensor> out) = 0;
   // Before an update op writes `target`: an error refuses it.

@@ -1,0 +1,365 @@
+#include "tally/autograd/tape.h"
+
+#include <algorithm>
+#include <atomic>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+
+namespace tally {
+namespace {
+
+std::atomic<uint64_t> next_serial{1};
+
+// Bits of the inputs and outputs that some rule for a needing input reads.
+template <typename Fn>
+void ForEachBit(uint16_t bits, const Fn& fn) {
+  for (; bits != 0; bits &= static_cast<uint16_t>(bits - 1)) fn(__builtin_ctz(bits));
+}
+
+}  // namespace
+
+Tape::Tape() : serial_(next_serial.fetch_add(1)) {
+  OpContext& context = CurrentContext();
+  if (context.recorder != nullptr) ThrowInvalid("tape: another tape records on this thread");
+  previous_context_ = context;
+  context = OpContext();
+  context.recorder = this;
+  previous_observer_ = SetStorageObserver(this);
+  for (int kind = 0; kind < 3; ++kind) {
+    live_at_start_[kind] = ThreadMemory(static_cast<DeviceKind>(kind)).live;
+  }
+  graph_.scopes.push_back({});
+}
+
+Tape::~Tape() { Stop(); }
+
+void Tape::Stop() {
+  if (!recording_) return;
+  recording_ = false;
+  residuals_.clear();
+  watched_.clear();
+  SetStorageObserver(previous_observer_);
+  CurrentContext() = previous_context_;
+}
+
+void Tape::RequireRecording(const char* what) const {
+  if (!recording_) ThrowInvalid(absl::StrCat("tape: ", what, " after Finish"));
+}
+
+// ---- Storages
+
+StorageId Tape::NewStorage(Storage& storage, bool resident) {
+  const StorageId id = static_cast<StorageId>(graph_.storages.size());
+  graph_.storages.push_back({storage.bytes(), storage.origin(), kNone, resident});
+  storages_.push_back({&storage, storage.version(), kNone, kNone});
+  storage.record_serial = serial_;
+  storage.record_id = id;
+  return id;
+}
+
+void Tape::OnAllocate(Storage& storage) {
+  const StorageId id = NewStorage(storage, false);
+  graph_.events.push_back({StorageEvent::kAllocate, id, static_cast<NodeId>(graph_.nodes.size())});
+}
+
+void Tape::OnFree(Storage& storage) {
+  const StorageId id = StorageOf(storage);
+  RefreshStorage(id);
+  storages_[id].storage = nullptr;
+  graph_.events.push_back({StorageEvent::kFree, id, static_cast<NodeId>(graph_.nodes.size())});
+}
+
+StorageId Tape::StorageOf(Storage& storage) {
+  if (storage.record_serial == serial_) return storage.record_id;
+  const StorageId id = NewStorage(storage, true);
+  residents_.push_back(id);
+  return id;
+}
+
+void Tape::RefreshStorage(StorageId id) {
+  const Storage& storage = *storages_[id].storage;
+  StorageRecord& record = graph_.storages[id];
+  record.origin = storage.origin();
+  if (!storage.name().empty()) record.name = Intern(storage.name());
+}
+
+// ---- Values
+
+ValueId Tape::NewValue(const Tensor& tensor, NodeId producer, bool about_to_be_written) {
+  const ValueId id = static_cast<ValueId>(graph_.values.size());
+  Storage& storage = tensor.storage();
+  const StorageId s = StorageOf(storage);
+  Value value;
+  value.spec = tensor.spec();
+  value.storage = s;
+  value.version = storage.version() - storages_[s].first_version + about_to_be_written;
+  value.producer = producer;
+  graph_.values.push_back(value);
+  needs_.push_back(0);
+  tensor.impl()->record_serial = serial_;
+  tensor.impl()->value_id = id;
+  return id;
+}
+
+ValueId Tape::ValueOf(const Tensor& tensor) {
+  if (tensor.impl()->record_serial == serial_) {
+    const ValueId id = tensor.impl()->value_id;
+    const StorageState& state = storages_[graph_.values[id].storage];
+    if (graph_.values[id].version == tensor.storage().version() - state.first_version) return id;
+    // Written since through another handle: what is read now was made by the last writer.
+    const bool watched = graph_.values[id].watched;
+    const ValueId renewed = NewValue(tensor, state.last_writer);
+    graph_.values[renewed].watched = watched;
+    needs_[renewed] = watched;
+    return renewed;
+  }
+  const ValueId id = NewValue(tensor, kNone);
+  const StorageState& state = storages_[graph_.values[id].storage];
+  if (state.watched != kNone) {
+    ThrowInvalid(absl::StrCat(
+        "tape: ", tensor.spec().ToString(), " is a view of watched ",
+        tensor.storage().name().empty() ? absl::string_view("tensor") : tensor.storage().name(),
+        " that was made outside this tape, so no gradient would flow through it; make the view "
+        "after Watch"));
+  }
+  RefreshStorage(graph_.values[id].storage);
+  return id;
+}
+
+ValueId Tape::IdOf(const Tensor& tensor) const {
+  return tensor.defined() && tensor.impl()->record_serial == serial_ ? tensor.impl()->value_id
+                                                                     : kNone;
+}
+
+NameId Tape::Intern(absl::string_view name) {
+  const auto [it, added] =
+      name_ids_.emplace(std::string(name), static_cast<NameId>(graph_.names.size()));
+  if (added) graph_.names.push_back(it->first);
+  return it->second;
+}
+
+void Tape::OnName(const Tensor& tensor, absl::string_view name) {
+  const NameId id = Intern(name);
+  graph_.values[ValueOf(tensor)].name = id;
+}
+
+void Tape::OnHostRead(const Tensor& tensor) {
+  const ValueId id = IdOf(tensor);
+  if (id != kNone) graph_.outputs.push_back(ValueOf(tensor));
+}
+
+ScopeId Tape::EnterScope(ScopeId parent, absl::string_view name) {
+  const NameId id = Intern(absl::StrReplaceAll(name, {{"/", "_"}}));
+  const auto [it, added] =
+      scope_ids_.emplace(std::make_pair(parent, id), static_cast<ScopeId>(graph_.scopes.size()));
+  if (added) graph_.scopes.push_back({parent, id});
+  return it->second;
+}
+
+// ---- Leaves
+
+void Tape::Watch(absl::Span<const Tensor> leaves) {
+  for (const Tensor& leaf : leaves) Watch(leaf);
+}
+
+void Tape::Watch(const Tensor& leaf) {
+  RequireRecording("Watch");
+  if (!leaf.defined()) ThrowInvalid("tape: Watch of an undefined tensor");
+  if (!IsFloat(leaf.dtype())) {
+    ThrowInvalid(
+        absl::StrCat("tape: Watch of ", leaf.spec().ToString(), "; only floats have gradients"));
+  }
+  ValueId id = IdOf(leaf);
+  const bool seen = id != kNone;
+  if (seen && graph_.values[id].watched) return;
+  if (seen && graph_.values[id].producer != kNone) {
+    ThrowInvalid(absl::StrCat("tape: Watch of %", id, ", which node ", graph_.values[id].producer,
+                              " made; watch leaves, and pass results to Gradient"));
+  }
+  const StorageId storage = StorageOf(leaf.storage());
+  for (NodeId n = 0; n < static_cast<NodeId>(graph_.nodes.size()); ++n) {
+    for (ValueId v : graph_.in(graph_.nodes[n])) {
+      if (graph_.values[v].storage != storage) continue;
+      ThrowInvalid(absl::StrCat("tape: Watch of ", leaf.spec().ToString(), " after node ", n, " (",
+                                graph_.nodes[n].op->name,
+                                ") used its storage; watch before the first use"));
+    }
+  }
+  id = ValueOf(leaf);
+  graph_.values[id].watched = true;
+  needs_[id] = 1;
+  storages_[storage].watched = id;
+  watched_.push_back(leaf);
+}
+
+// ---- Ops
+
+bool Tape::NeedsGradient(const OpDef& op, const Node& node) const {
+  const absl::Span<const ValueId> in = graph_.in(node);
+  for (size_t i = 0; i < in.size(); ++i) {
+    if (needs_[in[i]] && !op.no_gradient.Contains(static_cast<int>(i))) return true;
+  }
+  return false;
+}
+
+void Tape::KeepResiduals(const OpDef& op, absl::Span<const Tensor* const> in,
+                         absl::Span<Tensor> out, Node& node, NodeState& state) {
+  ReadSet reads;
+  const size_t first = node.first;
+  for (const GradRule& rule : op.grads) {
+    if (rule.fn == nullptr) break;
+    for (size_t i = 0; i < in.size(); ++i) {
+      if (rule.of.Contains(static_cast<int>(i)) && needs_[graph_.ids[first + i]]) {
+        reads = reads | rule.reads;
+        break;
+      }
+    }
+  }
+  state.kept = reads;
+  state.residual = static_cast<uint32_t>(residuals_.size());
+  const auto keep = [&](const Tensor& tensor, ValueId id) {
+    residuals_.push_back({tensor, tensor.storage().version()});
+    const auto begin = graph_.ids.begin() + first + node.num_in + node.num_out;
+    if (std::find(begin, graph_.ids.end(), id) == graph_.ids.end()) {
+      graph_.ids.push_back(id);
+      ++node.num_saved;
+    }
+  };
+  ForEachBit(reads.in(), [&](int i) { keep(*in[i], graph_.ids[first + i]); });
+  ForEachBit(reads.out(), [&](int j) { keep(out[j], graph_.ids[first + node.num_in + j]); });
+}
+
+void Tape::MakeOffsetsRelative(const OpDef& op, Attrs& attrs) {
+  uint64_t seed = 0, stream = 0;
+  const AttrField* offset = nullptr;
+  for (const AttrField& field : op.attrs()) {
+    if (field.type == AttrType::kRngOffset) offset = &field;
+  }
+  if (offset == nullptr) return;
+  for (const AttrField& field : op.attrs()) {
+    const std::byte* const data = attrs.data() + field.offset;
+    if (absl::string_view(field.name) == "seed") std::memcpy(&seed, data, sizeof(uint64_t));
+    if (absl::string_view(field.name) == "stream") std::memcpy(&stream, data, sizeof(int32_t));
+  }
+  uint64_t value = 0;
+  std::memcpy(&value, attrs.data() + offset->offset, sizeof(value));
+  const auto base = std::find_if(graph_.rng.begin(), graph_.rng.end(), [&](const RngBase& b) {
+    return b.seed == seed && b.stream == stream;
+  });
+  if (base == graph_.rng.end()) {
+    graph_.rng.push_back({seed, static_cast<uint32_t>(stream), value});
+    value = 0;
+  } else {
+    value -= base->offset;
+  }
+  std::memcpy(attrs.data() + offset->offset, &value, sizeof(value));
+}
+
+void Tape::OnOp(const OpDef& op, const Attrs& attrs, absl::Span<const Tensor* const> in,
+                absl::Span<Tensor> out) {
+  const OpContext& context = CurrentContext();
+  const NodeId id = static_cast<NodeId>(graph_.nodes.size());
+  Node node;
+  node.op = &op;
+  node.attrs = attrs;
+  if (op.attrs != nullptr) MakeOffsetsRelative(op, node.attrs);
+  node.first = static_cast<uint32_t>(graph_.ids.size());
+  node.num_in = static_cast<uint16_t>(in.size());
+  node.num_out = static_cast<uint16_t>(out.size());
+  node.phase = context.phase;
+  node.serves = context.serves;
+  node.scope = context.scope;
+  for (const Tensor* t : in) {
+    const ValueId v = ValueOf(*t);
+    graph_.ids.push_back(v);
+  }
+  NodeState state;
+  const bool update = op.kind == OpKind::kUpdate;
+  state.needs = tracking_ && !update && NeedsGradient(op, node);
+  for (Tensor& t : out) {
+    const bool watched = update && graph_.values[ValueOf(t)].watched;
+    const ValueId v = NewValue(t, id, update);
+    graph_.ids.push_back(v);
+    graph_.values[v].watched = watched;
+    needs_[v] = watched || (state.needs && IsFloat(t.dtype()));
+    if (update) storages_[graph_.values[v].storage].last_writer = id;
+  }
+  if (state.needs) KeepResiduals(op, in, out, node, state);
+  graph_.nodes.push_back(node);
+  states_.push_back(state);
+}
+
+absl::Status Tape::BeforeUpdate(const OpDef&, const Tensor& target) {
+  // Gives the value before the write its id, so that the node reads it and makes the next one.
+  const ValueId id = ValueOf(target);
+  if (!needs_[id] || !tracking_ || CurrentContext().phase == Phase::kOptimizer) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(absl::StrCat(
+      "writes %", id, " (", graph_.values[id].spec.ToString(),
+      ") in place, which needs a gradient; use the op that returns a new tensor, or update "
+      "parameters under ScopedPhase(Phase::kOptimizer)"));
+}
+
+void Tape::ReleaseResiduals(NodeId node) {
+  NodeState& state = states_[node];
+  if (state.released) return;
+  state.released = true;
+  const int count = __builtin_popcount(state.kept.in()) + __builtin_popcount(state.kept.out());
+  for (int i = 0; i < count; ++i) residuals_[state.residual + i].tensor = Tensor();
+}
+
+int64_t Tape::SavedBytes() const {
+  std::vector<uint8_t> counted(graph_.storages.size(), 0);
+  int64_t bytes = 0;
+  for (const Residual& r : residuals_) {
+    if (!r.tensor.defined()) continue;
+    const Storage& storage = r.tensor.storage();
+    if (storage.origin() == Origin::kParameter || counted[storage.record_id]) continue;
+    counted[storage.record_id] = 1;
+    bytes += storage.bytes();
+  }
+  return bytes;
+}
+
+// ---- The end
+
+void Tape::ListOutputs() {
+  // Alive: the newest value of each storage that outlives the tape and was made or written under
+  // it.
+  std::vector<ValueId> newest(graph_.storages.size(), kNone);
+  for (ValueId v = 0; v < static_cast<ValueId>(graph_.values.size()); ++v) {
+    if (graph_.values[v].producer != kNone) newest[graph_.values[v].storage] = v;
+  }
+  for (size_t s = 0; s < newest.size(); ++s) {
+    if (newest[s] != kNone && storages_[s].storage != nullptr) graph_.outputs.push_back(newest[s]);
+  }
+  std::sort(graph_.outputs.begin(), graph_.outputs.end());
+  graph_.outputs.erase(std::unique(graph_.outputs.begin(), graph_.outputs.end()),
+                       graph_.outputs.end());
+}
+
+Graph Tape::Finish() {
+  RequireRecording("Finish");
+  for (NodeId n = 0; n < static_cast<NodeId>(states_.size()); ++n) ReleaseResiduals(n);
+  ListOutputs();
+  int64_t resident_bytes = 0;
+  std::vector<StorageEvent> residents;
+  for (StorageId id : residents_) {
+    residents.push_back({StorageEvent::kAllocate, id, 0});
+    resident_bytes += graph_.storages[id].bytes;
+  }
+  graph_.events.insert(graph_.events.begin(), residents.begin(), residents.end());
+  for (size_t s = 0; s < storages_.size(); ++s) {
+    if (storages_[s].storage == nullptr) continue;
+    RefreshStorage(static_cast<StorageId>(s));
+    graph_.device = storages_[s].storage->device();
+  }
+  const int kind = static_cast<int>(graph_.device.kind);
+  graph_.baseline_bytes = std::max<int64_t>(0, live_at_start_[kind] - resident_bytes);
+  Stop();
+  return std::move(graph_);
+}
+
+}  // namespace tally
