@@ -1,0 +1,72 @@
+// Command-line flags of the programs: --name=value, --name value, --switch, --no-switch, "--".
+//
+// Errors are kInvalidArgument (exit 2) and say what was probably meant.
+#ifndef TALLY_TOOLS_COMMON_FLAGS_H_
+#define TALLY_TOOLS_COMMON_FLAGS_H_
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace tally {
+
+class Flags {
+ public:
+  // `usage` is the first line of --help; `about` the sentence under it.
+  Flags(std::string usage, std::string about)
+      : usage_(std::move(usage)), about_(std::move(about)) {}
+
+  // Flags added from here on are listed under `title`.
+  void Group(const std::string& title) { group_ = title; }
+  // Targets keep their value when the flag is absent; it is shown as the default.
+  void Switch(const std::string& name, bool* target, const std::string& help);
+  void Integer(const std::string& name, int64_t* target, int64_t min, int64_t max,
+               const std::string& help);
+  void Real(const std::string& name, double* target, double min, double max,
+            const std::string& help);
+  void Text(const std::string& name, std::string* target, const std::string& value,
+            const std::string& help);
+  // One of `choices`.
+  void Choice(const std::string& name, std::string* target, std::vector<std::string> choices,
+              const std::string& help);
+  // May be given several times.
+  void List(const std::string& name, std::vector<std::string>* target, const std::string& value,
+            const std::string& help);
+
+  // Positional arguments in order. `given()` tells which flags were set.
+  absl::StatusOr<std::vector<std::string>> Parse(int argc, const char* const* argv);
+  bool given(absl::string_view name) const;
+  std::string Help() const;
+
+ private:
+  struct Flag {
+    std::string group, name, value, help, fallback;
+    bool is_switch = false;
+    bool given = false;
+    bool repeats = false;
+    std::function<absl::Status(const std::string&)> set;
+  };
+  void Add(Flag flag);
+  Flag* Find(absl::string_view name);
+  absl::Status Unknown(absl::string_view name) const;
+
+  std::string usage_, about_, group_;
+  std::vector<Flag> flags_;
+};
+
+// The candidate nearest to `word` by edits, "" when none is near: for "did you mean".
+std::string Nearest(absl::string_view word, const std::vector<std::string>& candidates);
+
+// Quantities: digits, an optional fraction and a suffix. K M B G T P are powers of 1000 ("70B",
+// "15T", "1.5M"); a byte quantity takes B KB MB GB TB (powers of 1000) and KiB MiB GiB TiB.
+absl::StatusOr<int64_t> ParseCount(absl::string_view text);
+absl::StatusOr<int64_t> ParseBytes(absl::string_view text);
+
+}  // namespace tally
+
+#endif  // TALLY_TOOLS_COMMON_FLAGS_H_
