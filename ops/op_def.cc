@@ -14,6 +14,8 @@ constinit thread_local GradientHook gradient_hook = nullptr;
 GradientHook SetGradientHook(GradientHook hook) { return std::exchange(gradient_hook, hook); }
 GradientHook CurrentGradientHook() { return gradient_hook; }
 
+void SpecRefs::Missing(size_t i) { ThrowInvalid(absl::StrCat("operand ", i, " is missing")); }
+
 const Tensor& GradArgs::in(int i) const {
   TALLY_CHECK((d_.declared.in() >> i & 1) != 0)
       << "the gradient of " << d_.op->name << " reads input " << i << ", which it does not declare";

@@ -29,10 +29,16 @@ class SpecRefs {
  public:
   SpecRefs() = default;
   explicit SpecRefs(absl::Span<const TensorSpec* const> refs) : refs_(refs) {}
-  const TensorSpec& operator[](size_t i) const { return *refs_[i]; }
+  // Throws Error when there is no operand `i`: a file may give an op any number of them.
+  const TensorSpec& operator[](size_t i) const {
+    if (i >= refs_.size()) Missing(i);
+    return *refs_.data()[i];
+  }
   size_t size() const { return refs_.size(); }
 
  private:
+  [[noreturn]] static void Missing(size_t i);
+
   absl::Span<const TensorSpec* const> refs_;
 };
 
@@ -87,6 +93,12 @@ class OperandSet {
     return s;
   }
   constexpr bool Contains(int i) const { return every_ || (i < 16 && (bits_ >> i & 1)); }
+  constexpr OperandSet operator|(OperandSet o) const {
+    OperandSet s;
+    s.bits_ = uint16_t(bits_ | o.bits_);
+    s.every_ = every_ || o.every_;
+    return s;
+  }
   constexpr bool empty() const { return !every_ && bits_ == 0; }
   constexpr uint16_t bits() const { return bits_; }
 
