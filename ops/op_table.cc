@@ -5,6 +5,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "tally/ops/gather.h"
+#include "tally/ops/matmul.h"
 #include "tally/ops/optimizer_step.h"
 #include "tally/ops/view.h"
 
@@ -27,6 +28,7 @@ struct Table {
     Add(ViewOps());
     Add(SliceOps());
     Add(GatherOps());
+    Add(MatMulOps());
     Add(OptimizerOps());
   }
 };
