@@ -3,6 +3,7 @@
 #include <mutex>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "tally/ops/gather.h"
 #include "tally/ops/matmul.h"
@@ -38,9 +39,19 @@ Table& TheTable() {
   return *table;
 }
 
+// Names stand in graph text as they are: letters, digits, '_' and '.', not beginning with a digit.
+bool IsName(absl::string_view name) {
+  for (const char c : name) {
+    if (!absl::ascii_isalnum(static_cast<unsigned char>(c)) && c != '_' && c != '.') return false;
+  }
+  return !name.empty() && !absl::ascii_isdigit(static_cast<unsigned char>(name[0]));
+}
+
 absl::Status CheckComplete(const OpDef& op) {
-  if (op.name == nullptr || op.name[0] == '\0') {
-    return absl::InvalidArgumentError("RegisterOp: the op has no name");
+  if (op.name == nullptr) return absl::InvalidArgumentError("RegisterOp: the op has no name");
+  if (!IsName(op.name)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "RegisterOp: '", op.name, "' is no op name; use letters, digits, '_' and '.'"));
   }
   const char* missing = op.infer == nullptr                               ? "infer"
                         : op.kind == OpKind::kView && op.view == nullptr  ? "view"
