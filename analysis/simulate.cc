@@ -1,0 +1,195 @@
+#include "tally/analysis/simulate.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "tally/analysis/provenance.h"
+
+namespace tally {
+namespace {
+
+// Scratch bytes that were live while each node ran.
+std::vector<int64_t> ScratchOf(const Graph& graph) {
+  std::vector<bool> has_value(graph.storages.size(), false);
+  for (const Value& value : graph.values) has_value[value.storage] = true;
+  std::vector<int64_t> scratch(graph.nodes.size() + 1, 0);
+  for (const StorageEvent& e : graph.events) {
+    const StorageRecord& s = graph.storages[e.storage];
+    if (has_value[e.storage]) continue;
+    if (e.kind == StorageEvent::kAllocate && s.origin == Origin::kScratch) scratch[e.at] += s.bytes;
+  }
+  return scratch;
+}
+
+// For every step of a plan: the life of each storage, from when it comes to be to its free.
+struct Life {
+  StorageId storage = kNone;
+  size_t begin = 0, end = 0;  // steps
+  bool forward = false;       // made or read by a forward node
+  size_t last_kept_read = 0;  // last step at which backward or a rerun reads it; 0: never
+};
+
+class Simulation {
+ public:
+  Simulation(const Graph& graph, const Plan& plan)
+      : g_(graph),
+        plan_(plan),
+        scratch_(ScratchOf(graph)),
+        current_(graph.storages.size(), kNone) {}
+
+  PlanPrice Run() {
+    price_.name = plan_.name;
+    price_.steps = static_cast<int64_t>(plan_.steps.size());
+    for (size_t s = 0; s < g_.storages.size(); ++s) {
+      if (g_.storages[s].resident) Begin(static_cast<StorageId>(s), 0);
+    }
+    Peak(0, kNone, 0);
+    std::vector<bool> ran(g_.nodes.size(), false);
+    for (size_t i = 0; i < plan_.steps.size(); ++i) {
+      const PlanStep& step = plan_.steps[i];
+      if (step.kind == PlanStep::kFree) {
+        End(step.id, i);
+      } else {
+        RunNode(step.id, i, ran[step.id]);
+        ran[step.id] = true;
+      }
+    }
+    price_.saved_bytes = Saved();
+    return std::move(price_);
+  }
+
+ private:
+  int64_t& Live(StorageId s) { return live_by_origin_[static_cast<size_t>(g_.storages[s].origin)]; }
+
+  void Begin(StorageId s, size_t step) {
+    current_[s] = static_cast<int32_t>(lives_.size());
+    lives_.push_back({s, step, plan_.steps.size()});
+    Live(s) += g_.storages[s].bytes;
+    live_ += g_.storages[s].bytes;
+  }
+
+  void End(StorageId s, size_t step) {
+    lives_[current_[s]].end = step;
+    current_[s] = kNone;
+    Live(s) -= g_.storages[s].bytes;
+    live_ -= g_.storages[s].bytes;
+  }
+
+  void Peak(size_t step, NodeId node, int64_t scratch) {
+    if (live_ + scratch <= price_.peak_bytes) return;
+    price_.peak_bytes = live_ + scratch;
+    price_.peak_node = node;
+    price_.peak_step = step;
+    price_.peak_by_origin = live_by_origin_;
+    price_.peak_by_origin[static_cast<size_t>(Origin::kScratch)] += scratch;
+  }
+
+  void RunNode(NodeId n, size_t step, bool again) {
+    const Node& node = g_.nodes[n];
+    const bool forward = node.phase == Phase::kForward || node.phase == Phase::kRecompute;
+    const bool keeps = again || node.phase != Phase::kForward;
+    for (ValueId v : g_.in(node)) {
+      const StorageId s = g_.values[v].storage;
+      if (current_[s] == kNone) Begin(s, step);  // an input made during the record
+      Life& life = lives_[current_[s]];
+      life.forward |= forward;
+      if (keeps && node.phase != Phase::kOptimizer) life.last_kept_read = step;
+    }
+    for (ValueId v : g_.out(node)) {
+      const StorageId s = g_.values[v].storage;
+      if (current_[s] == kNone) Begin(s, step);
+      lives_[current_[s]].forward |= forward;
+    }
+    Peak(step, n, scratch_[n]);
+    if (again && node.op->kind != OpKind::kView) {
+      ++price_.extra_nodes;
+      price_.recompute += CostOf(g_, node);
+    }
+  }
+
+  int64_t Saved() const {
+    const Provenance provenance(g_);
+    std::vector<bool> parameter(g_.storages.size(), false);
+    for (size_t v = 0; v < g_.values.size(); ++v) {
+      if (provenance.parameter(static_cast<ValueId>(v)) != kNone)
+        parameter[g_.values[v].storage] = true;
+    }
+    std::vector<int64_t> change(plan_.steps.size() + 2, 0);
+    for (const Life& life : lives_) {
+      if (!life.forward || life.last_kept_read == 0 || parameter[life.storage]) continue;
+      change[life.begin] += g_.storages[life.storage].bytes;
+      change[life.last_kept_read + 1] -= g_.storages[life.storage].bytes;
+    }
+    int64_t kept = 0, most = 0;
+    for (int64_t c : change) most = std::max(most, kept += c);
+    return most;
+  }
+
+  const Graph& g_;
+  const Plan& plan_;
+  const std::vector<int64_t> scratch_;
+  std::vector<int32_t> current_;  // per storage: its life now
+  std::vector<Life> lives_;
+  std::array<int64_t, kNumOrigins> live_by_origin_{};
+  int64_t live_ = 0;
+  PlanPrice price_;
+};
+
+}  // namespace
+
+absl::StatusOr<PlanPrice> PricePlan(const Graph& graph, const Plan& plan) {
+  TALLY_RETURN_IF_ERROR(ValidatePlan(graph, plan));
+  return PriceValidPlan(graph, plan);
+}
+
+PlanPrice PriceValidPlan(const Graph& graph, const Plan& plan) {
+  return Simulation(graph, plan).Run();
+}
+
+Plan PlanFromRuns(const Graph& graph, const std::vector<NodeId>& runs) {
+  const std::vector<bool> pinned = PinnedStorages(graph);
+  // Backward over the runs: the first use met is the last of its life. A run that makes a storage
+  // which is not in use before ends the search for that life.
+  std::vector<std::vector<StorageId>> frees(runs.size());
+  std::vector<bool> used_later(graph.storages.size(), false);
+  const auto use = [&](StorageId s, size_t i) {
+    if (used_later[s] || pinned[s]) return;
+    used_later[s] = true;
+    frees[i].push_back(s);
+  };
+  for (size_t i = runs.size(); i-- > 0;) {
+    const Node& node = graph.nodes[runs[i]];
+    for (ValueId v : graph.out(node)) use(graph.values[v].storage, i);
+    for (ValueId v : graph.in(node)) use(graph.values[v].storage, i);
+    if (node.op->kind != OpKind::kCompute) continue;
+    for (ValueId v : graph.out(node)) used_later[graph.values[v].storage] = false;
+  }
+  Plan plan;
+  plan.steps.reserve(runs.size() * 2);
+  std::vector<bool> touched = pinned;
+  for (NodeId n : runs) {
+    for (ValueId v : graph.in(graph.nodes[n])) touched[graph.values[v].storage] = true;
+    for (ValueId v : graph.out(graph.nodes[n])) touched[graph.values[v].storage] = true;
+  }
+  for (size_t s = 0; s < touched.size(); ++s) {
+    if (graph.storages[s].resident && !touched[s]) {
+      plan.steps.push_back({PlanStep::kFree, static_cast<StorageId>(s)});
+    }
+  }
+  for (size_t i = 0; i < runs.size(); ++i) {
+    plan.steps.push_back({PlanStep::kRun, runs[i]});
+    std::sort(frees[i].begin(), frees[i].end());
+    for (StorageId s : frees[i]) plan.steps.push_back({PlanStep::kFree, s});
+  }
+  return plan;
+}
+
+Plan PlanNone(const Graph& graph) {
+  std::vector<NodeId> runs(graph.nodes.size());
+  for (size_t n = 0; n < runs.size(); ++n) runs[n] = static_cast<NodeId>(n);
+  Plan plan = PlanFromRuns(graph, runs);
+  plan.name = "none";
+  return plan;
+}
+
+}  // namespace tally
