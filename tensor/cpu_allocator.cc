@@ -14,7 +14,6 @@
 namespace tally::internal {
 namespace {
 
-constexpr int64_t kAlignment = 64;
 constexpr int64_t kHugePage = int64_t{2} << 20;
 constexpr int64_t kMapFrom = kHugePage;  // class size from which blocks are mapped
 constexpr int64_t kStaggerFrom = int64_t{32} << 10;
@@ -25,6 +24,11 @@ constexpr int64_t kSlack = int64_t{64} << 20;
 int64_t StaggerStep(int64_t class_bytes) {
   if (!kBlocksAreCached || class_bytes < kStaggerFrom) return 0;
   return class_bytes < kMapFrom ? 256 : 4096 + 256;
+}
+
+// Staggered blocks count their offsets from a page.
+std::align_val_t AlignmentOf(int64_t class_bytes) {
+  return std::align_val_t{class_bytes < kStaggerFrom ? size_t{64} : size_t{4096}};
 }
 
 // Bytes at a huge-page border, or null.
@@ -77,7 +81,7 @@ void* CpuAllocator::Allocate(int64_t bytes) {
   const int size_class = ClassOf(std::max<int64_t>(bytes, 1));
   const std::lock_guard<std::mutex> lock(mutex_);
   Block* block = TakeCached(size_class);
-  if (block == nullptr) block = NewBlock(size_class);
+  if (block == nullptr) block = NewBlock(size_class, bytes);
   if (block == nullptr) return nullptr;
   block->requested = bytes;
   requested_ += bytes;
@@ -104,13 +108,7 @@ void CpuAllocator::Free(void* data) {
 
 void CpuAllocator::ReleaseCached() {
   const std::lock_guard<std::mutex> lock(mutex_);
-  for (FreeList& list : free_) {
-    while (list.oldest != nullptr) {
-      Block* block = list.oldest;
-      Unlink(block);
-      GiveBack(block);
-    }
-  }
+  TrimTo(live_);
   peak_live_ = live_;
 }
 
@@ -132,18 +130,19 @@ CpuAllocator::Block* CpuAllocator::TakeCached(int size_class) {
 }
 
 // Memory from the system for one block of the class; the cache pays for it where it must.
-CpuAllocator::Block* CpuAllocator::NewBlock(int size_class) {
+CpuAllocator::Block* CpuAllocator::NewBlock(int size_class, int64_t requested) {
   const int64_t class_bytes = ClassBytes(size_class);
   const int64_t step = StaggerStep(class_bytes);
   int64_t bytes = kHeader + class_bytes + step * (kStaggerSteps - 1);
+  if (!kBlocksAreCached) bytes = kHeader + requested;  // so that overruns are seen
   if (IsMapped(bytes)) bytes = (bytes + 4095) / 4096 * 4096;
-  TrimFor(bytes);
+  TrimTo(std::max(peak_live_, live_ + bytes) / 2 * 3 + kSlack - bytes);
   void* base = nullptr;
   for (int attempt = 0; attempt < 2 && base == nullptr; ++attempt) {
-    if (attempt == 1) TrimFor(INT64_MAX / 4);
-    base = IsMapped(bytes) ? Map(bytes)
-                           : ::operator new (static_cast<size_t>(bytes),
-                                             std::align_val_t{kAlignment}, std::nothrow);
+    if (attempt == 1) TrimTo(live_);
+    base = IsMapped(bytes)
+               ? Map(bytes)
+               : ::operator new(static_cast<size_t>(bytes), AlignmentOf(class_bytes), std::nothrow);
   }
   if (base == nullptr) return nullptr;
   reserved_ += bytes;
@@ -166,17 +165,17 @@ void CpuAllocator::Unlink(Block* block) {
 void CpuAllocator::GiveBack(Block* block) {
   reserved_ -= block->bytes;
   void* base = block->base;
+  const int size_class = block->size_class;
   if (IsMapped(block->bytes)) {
     munmap(base, static_cast<size_t>(block->bytes));
   } else {
-    ::operator delete (base, std::align_val_t{kAlignment});
+    ::operator delete(base, AlignmentOf(ClassBytes(size_class)));
   }
 }
 
-// Gives the longest unused blocks back until `bytes` more may be held.
-void CpuAllocator::TrimFor(int64_t bytes) {
-  const int64_t limit = std::max(peak_live_, live_ + bytes) / 2 * 3 + kSlack;
-  while (reserved_ > live_ && reserved_ + bytes > limit) {
+// Gives the longest unused blocks back until no more than `limit` bytes are held.
+void CpuAllocator::TrimTo(int64_t limit) {
+  while (reserved_ > live_ && reserved_ > limit) {
     Block* oldest = nullptr;
     for (const FreeList& list : free_) {
       if (list.oldest != nullptr &&

@@ -50,11 +50,11 @@ class CpuAllocator {
 
   static int ClassOf(int64_t bytes);
   static int64_t ClassBytes(int size_class);
-  Block* NewBlock(int size_class);
+  Block* NewBlock(int size_class, int64_t requested);
   Block* TakeCached(int size_class);
   void Unlink(Block* block);
   void GiveBack(Block* block);
-  void TrimFor(int64_t bytes);
+  void TrimTo(int64_t limit);
 
   std::mutex mutex_;
   std::array<FreeList, kNumClasses> free_;

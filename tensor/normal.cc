@@ -5,8 +5,6 @@
 
 #include "tally/tensor/random.h"
 
-#pragma GCC optimize("fp-contract=off")
-
 namespace tally {
 namespace {
 

@@ -122,25 +122,20 @@ void CarveSlab(int c) {
 
 }  // namespace
 
-#if defined(__SANITIZE_ADDRESS__)
-
-void* AllocateSmall(int64_t bytes) {
-  return ::operator new (static_cast<size_t>(bytes), std::align_val_t{kAlignment});
-}
-void FreeSmall(void* block, int64_t bytes) {
-  ::operator delete (block, static_cast<size_t>(bytes), std::align_val_t{kAlignment});
-}
-
-#else
-
 void* AllocateSmall(int64_t bytes) {
   TALLY_CHECK(bytes <= kMaxSmallBlock);
+  if constexpr (!kBlocksAreCached) {
+    return ::operator new (static_cast<size_t>(bytes), std::align_val_t{kAlignment});
+  }
   const int c = ClassOf(bytes);
   FreeList& list = cache.lists[c];
   return list.head != nullptr ? list.Pop() : AllocateSlow(c);
 }
 
 void FreeSmall(void* block, int64_t bytes) {
+  if constexpr (!kBlocksAreCached) {
+    return ::operator delete (block, static_cast<size_t>(bytes), std::align_val_t{kAlignment});
+  }
   const int c = ClassOf(bytes);
   FreeList& list = cache.lists[c];
   if (list.count < cache.limit) {
@@ -149,8 +144,6 @@ void FreeSmall(void* block, int64_t bytes) {
     FreeSlow(block, c);
   }
 }
-
-#endif
 
 void CountSmallBytes(int64_t delta) {
   if (cache.state == ThreadCache::kNew) Register();
