@@ -101,7 +101,9 @@ Flow TraceFlow(const Graph& graph) {
       needs |= flow.needs_gradient[in[i]] && !node.op->no_gradient.Contains(static_cast<int>(i));
     }
     if (!needs) continue;
-    for (ValueId v : graph.out(node)) flow.needs_gradient[v] = true;
+    for (ValueId v : graph.out(node)) {
+      flow.needs_gradient[v] = IsFloat(graph.values[v].spec.dtype);
+    }
   }
   return flow;
 }

@@ -56,11 +56,14 @@ MemoryReport AnalyzeMemory(const Graph& graph) {
   size_t peak_event = 0;  // events applied at the peak
   size_t i = 0;
   for (NodeId position = 0; position <= static_cast<NodeId>(graph.nodes.size()); ++position) {
-    report.curve[position] = live;
     for (; i < graph.events.size() && graph.events[i].at <= position; ++i) {
       const StorageEvent& e = graph.events[i];
       const int64_t bytes = graph.storages[e.storage].bytes;
-      live += e.kind == StorageEvent::kAllocate ? bytes : -bytes;
+      if (e.kind == StorageEvent::kFree) {
+        live -= bytes;
+        continue;
+      }
+      live += bytes;
       report.curve[position] = std::max(report.curve[position], live);
       if (live > report.peak_bytes) {
         report.peak_bytes = live;
@@ -68,6 +71,7 @@ MemoryReport AnalyzeMemory(const Graph& graph) {
         peak_event = i + 1;
       }
     }
+    report.curve[position] = std::max(report.curve[position], live);
   }
   report.end_bytes = live;
 

@@ -32,8 +32,8 @@ struct MemoryReport {
   NodeId peak_node = kNone;
   std::array<int64_t, kNumOrigins> peak_by_origin{};
   std::vector<LiveStorage> at_peak;  // largest first, then in order of appearance
-  std::vector<int64_t> curve;        // per position 0..nodes: the most live at it
-  int64_t end_bytes = 0;             // live at the end
+  std::vector<int64_t> curve;  // per position 0..nodes: the most live at it, frees before it done
+  int64_t end_bytes = 0;       // live at the end
   int64_t baseline_bytes = 0;
   // The same record with every storage freed after its last use. `recorded` above may be more: C++
   // handles prolong lives.

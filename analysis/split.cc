@@ -20,11 +20,6 @@ bool IsPlainProduct(const OpDef& op) {
 // Ops that pick rows of input 0.
 bool IsLookup(const OpDef& op) { return std::strcmp(op.name, "gather_rows") == 0; }
 
-bool IsFloat(const TensorSpec& spec) {
-  return spec.dtype != DType::kI64 && spec.dtype != DType::kI32 && spec.dtype != DType::kU8 &&
-         spec.dtype != DType::kBool;
-}
-
 // The two operands of a contraction: which input is the weight, which the activation.
 struct Operands {
   int weight = kNone;
@@ -119,7 +114,7 @@ class Splitter {
       found = {};
       for (int i = 0; i < static_cast<int>(in.size()); ++i) {
         const TensorSpec& spec = g_.values[in[i]].spec;
-        if ((plain && i > 1) || !IsFloat(spec)) continue;
+        if ((plain && i > 1) || !IsFloat(spec.dtype)) continue;
         if (provenance_.parameter(in[i]) == kNone) {
           if (found.activation == kNone) found.activation = i;
         } else if (spec.rank() >= least_rank) {
