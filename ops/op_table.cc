@@ -5,9 +5,14 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "tally/ops/binary.h"
+#include "tally/ops/copy.h"
 #include "tally/ops/gather.h"
 #include "tally/ops/matmul.h"
 #include "tally/ops/optimizer_step.h"
+#include "tally/ops/select.h"
+#include "tally/ops/unary.h"
+#include "tally/ops/update.h"
 #include "tally/ops/view.h"
 
 namespace tally {
@@ -26,6 +31,11 @@ struct Table {
   }
   // The library's table of contents: families, not ops.
   Table() {
+    Add(UnaryOps());
+    Add(BinaryOps());
+    Add(SelectOps());
+    Add(CopyOps());
+    Add(UpdateOps());
     Add(ViewOps());
     Add(SliceOps());
     Add(GatherOps());
