@@ -1,5 +1,6 @@
 #include "tally/io/json.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstring>
@@ -241,7 +242,11 @@ Json& Json::Append(Json value) {
 }
 
 void Json::DumpTo(int level, int lines, std::string& out) const {
-  const bool split = level < lines;
+  const bool list =
+      kind_ == Kind::kArray && std::none_of(array_->begin(), array_->end(), [](const Json& e) {
+        return e.kind_ == Kind::kArray || e.kind_ == Kind::kObject;
+      });
+  const bool split = level < lines && !list;
   const auto between = [&](size_t i, size_t count) {
     if (i > 0 && i < count) out += ',';
     if (!split) {

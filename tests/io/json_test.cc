@@ -122,6 +122,7 @@ TEST(Json, PutsTheOuterLevelsOnLinesOfTheirOwn) {
   const Json json = *ParseJson(R"({"a": [1, [2, 3]], "b": {}})");
   EXPECT_EQ(json.Dump(1), "{\n  \"a\": [1, [2, 3]],\n  \"b\": {}\n}");
   EXPECT_EQ(json.Dump(2), "{\n  \"a\": [\n    1,\n    [2, 3]\n  ],\n  \"b\": {}\n}");
+  EXPECT_EQ(ParseJson("[[1, 2], [3]]")->Dump(2), "[\n  [1, 2],\n  [3]\n]");
 }
 
 TEST(Json, EscapesWhatATerminalWouldAct) {
