@@ -8,6 +8,7 @@
 #include "tally/ops/binary.h"
 #include "tally/ops/copy.h"
 #include "tally/ops/gather.h"
+#include "tally/ops/join.h"
 #include "tally/ops/matmul.h"
 #include "tally/ops/optimizer_step.h"
 #include "tally/ops/select.h"
@@ -38,6 +39,7 @@ struct Table {
     Add(UpdateOps());
     Add(ViewOps());
     Add(SliceOps());
+    Add(JoinOps());
     Add(GatherOps());
     Add(MatMulOps());
     Add(OptimizerOps());
