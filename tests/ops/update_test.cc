@@ -11,7 +11,6 @@ namespace tally {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 
 TEST(AddInPlace, AddsIntoTheSameStorage) {
   const Tensor acc = F32({1, 2, 3});
