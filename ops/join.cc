@@ -53,11 +53,27 @@ absl::Status InferCat(const OpCall& call, Specs& out) {
   return SetShape(call, dims, out);
 }
 
-// The output is [outer, bytes of one index of the axes up to `axis`]; each input fills a column
-// band.
+// Each input into its part of the output, whatever its strides: views of heads need no copy first.
+void CopyParts(const KernelArgs& k, int axis) {
+  const Tensor& y = k.out[0];
+  const Strides strides = RowMajorStrides(y.shape());
+  int64_t offset = y.offset();
+  for (const Tensor* x : k.in) {
+    if (x->numel() > 0) internal::CopyElements(y.Alias(x->spec(), strides, offset), *x);
+    offset += x->dim(axis) * strides[axis];
+  }
+}
+
+// The output is [outer, bytes of one index of the axes up to `axis`]; each input fills a band of
+// columns.
 absl::Status KernelCat(const KernelArgs& k) {
   const Tensor& y = k.out[0];
   const int axis = FromFront(k.As<CatAttrs>().axis, y.rank());
+  for (const Tensor* x : k.in) {
+    if (x->contiguous()) continue;
+    CopyParts(k, axis);
+    return absl::OkStatus();
+  }
   int64_t outer = 1, inner = ItemSize(y.dtype());
   for (int i = 0; i < axis; ++i) outer *= y.dim(i);
   for (int i = axis + 1; i < y.rank(); ++i) inner *= y.dim(i);
@@ -96,6 +112,7 @@ constexpr OpDef kCat = {
     .infer = InferCat,
     .cost = NoFlops,
     .kernel = {.cpu = KernelCat},
+    .strided = OperandSet::Every(),
     .grads = {{.of = OperandSet::Every(), .fn = GradCat}},
 };
 

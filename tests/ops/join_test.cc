@@ -41,6 +41,22 @@ TEST(Cat, TakesEmptyAndStridedInputs) {
   EXPECT_THAT(Cat({empty, x, empty}, 0).ToVector<float>(), ElementsAre(0, 2, 1, 3));
 }
 
+TEST(Cat, ReadsStridedInputsInPlace) {
+  // [2,3,4] joined with the heads view of [2,4,3]: element (i,j,k) of the view is 100 + 12i + 3k +
+  // j.
+  const Tensor a = Range({2, 3, 4}), b = Transpose(Range({2, 4, 3}, 100), 1, 2);
+  const std::vector<float> y = Cat({a, b}, 1).ToVector<float>();
+  ASSERT_EQ(y.size(), 48u);
+  for (int i = 0; i < 2; ++i) {
+    for (int j = 0; j < 3; ++j) {
+      for (int k = 0; k < 4; ++k) {
+        EXPECT_EQ(y[(i * 6 + j) * 4 + k], 12 * i + 4 * j + k);
+        EXPECT_EQ(y[(i * 6 + 3 + j) * 4 + k], 100 + 12 * i + 3 * k + j);
+      }
+    }
+  }
+}
+
 TEST(Cat, JoinsManyTensors) {
   std::vector<Tensor> parts;
   for (int i = 0; i < 40; ++i) parts.push_back(Range({1}, static_cast<float>(i)));
