@@ -7,11 +7,16 @@
 #include "absl/strings/str_cat.h"
 #include "tally/ops/binary.h"
 #include "tally/ops/copy.h"
+#include "tally/ops/cross_entropy.h"
+#include "tally/ops/dropout.h"
 #include "tally/ops/gather.h"
 #include "tally/ops/join.h"
 #include "tally/ops/matmul.h"
+#include "tally/ops/norm.h"
 #include "tally/ops/optimizer_step.h"
+#include "tally/ops/reduce.h"
 #include "tally/ops/select.h"
+#include "tally/ops/softmax.h"
 #include "tally/ops/unary.h"
 #include "tally/ops/update.h"
 #include "tally/ops/view.h"
@@ -42,6 +47,11 @@ struct Table {
     Add(JoinOps());
     Add(GatherOps());
     Add(MatMulOps());
+    Add(ReduceOps());
+    Add(SoftmaxOps());
+    Add(CrossEntropyOps());
+    Add(NormOps());
+    Add(DropoutOps());
     Add(OptimizerOps());
   }
 };

@@ -1,0 +1,206 @@
+#include "tally/ops/softmax.h"
+
+#include <cmath>
+
+#include "tally/ops/apply.h"
+#include "tally/ops/binary.h"
+#include "tally/ops/checks.h"
+#include "tally/ops/reduce.h"
+#include "tally/ops/reduce_axes.h"
+#include "tally/ops/rows.h"
+#include "tally/ops/softmax_rows.h"
+#include "tally/ops/unary.h"
+
+namespace tally {
+
+absl::Span<const AttrField> SoftmaxAttrs::Fields() {
+  static constexpr AttrField kFields[] = {TALLY_ATTR(SoftmaxAttrs, axis),
+                                          TALLY_ATTR(SoftmaxAttrs, scale),
+                                          TALLY_ATTR(SoftmaxAttrs, causal)};
+  return kFields;
+}
+absl::Span<const AttrField> LogSoftmaxAttrs::Fields() {
+  static constexpr AttrField kFields[] = {TALLY_ATTR(LogSoftmaxAttrs, axis)};
+  return kFields;
+}
+
+namespace {
+
+absl::Status CheckAxis(const OpCall& call, int axis, int inputs) {
+  TALLY_RETURN_IF_ERROR(WantInputs(call, inputs));
+  TALLY_RETURN_IF_ERROR(WantFloat(call));
+  int resolved = 0;
+  return ResolveAxis(call, axis, call.in[0].rank(), &resolved);
+}
+
+absl::Status CheckSoftmax(const OpCall& call, int inputs) {
+  const auto& a = call.As<SoftmaxAttrs>();
+  TALLY_RETURN_IF_ERROR(CheckAxis(call, a.axis, inputs));
+  const int rank = call.in[0].rank();
+  if (!std::isfinite(a.scale)) return InvalidCall(call, "the scale is not finite");
+  if (!a.causal) return absl::OkStatus();
+  if (rank < 2) return InvalidCall(call, "causal wants the axes [..., queries, keys]");
+  if (FromFront(a.axis, rank) != rank - 1) {
+    return InvalidCall(call, "causal wants the last axis; transpose first");
+  }
+  return absl::OkStatus();
+}
+
+// A gradient's inputs y and dy are alike, and so is dx.
+absl::Status InferGrad(const OpCall& call, Specs& out) {
+  if (call.in[0] != call.in[1]) return InvalidCall(call, "y and dy differ", "y dy");
+  out = {call.in[0]};
+  return absl::OkStatus();
+}
+
+absl::Status InferSoftmax(const OpCall& call, Specs& out) {
+  TALLY_RETURN_IF_ERROR(CheckSoftmax(call, 1));
+  out = {call.in[0]};
+  return absl::OkStatus();
+}
+absl::Status InferSoftmaxGrad(const OpCall& call, Specs& out) {
+  TALLY_RETURN_IF_ERROR(CheckSoftmax(call, 2));
+  return InferGrad(call, out);
+}
+absl::Status InferLogSoftmax(const OpCall& call, Specs& out) {
+  TALLY_RETURN_IF_ERROR(CheckAxis(call, call.As<LogSoftmaxAttrs>().axis, 1));
+  out = {call.in[0]};
+  return absl::OkStatus();
+}
+absl::Status InferLogSoftmaxGrad(const OpCall& call, Specs& out) {
+  TALLY_RETURN_IF_ERROR(CheckAxis(call, call.As<LogSoftmaxAttrs>().axis, 2));
+  return InferGrad(call, out);
+}
+
+// Elements and rows of a call; no rows when there are no elements.
+struct Extent {
+  Count elements, rows;
+};
+Extent ExtentOf(const OpCall& call, int axis) {
+  const TensorSpec& x = call.in[0];
+  const int64_t n = x.shape[axis];
+  return {x.numel(), n == 0 ? 0 : x.numel() / n};
+}
+
+Cost PriceSoftmax(const OpCall& call) {
+  const auto& a = call.As<SoftmaxAttrs>();
+  const auto [elements, rows] = ExtentOf(call, a.axis);
+  return {.other = (a.scale == 1 ? 4 : 5) * elements - 2 * rows, .transcendental = elements};
+}
+Cost PriceSoftmaxGrad(const OpCall& call) {
+  const auto& a = call.As<SoftmaxAttrs>();
+  const auto [elements, rows] = ExtentOf(call, a.axis);
+  return {.other = (a.scale == 1 ? 4 : 5) * elements - rows};
+}
+Cost PriceLogSoftmax(const OpCall& call) {
+  const auto [elements, rows] = ExtentOf(call, call.As<LogSoftmaxAttrs>().axis);
+  return {.other = 4 * elements - 2 * rows, .transcendental = elements + rows};
+}
+Cost PriceLogSoftmaxGrad(const OpCall& call) {
+  const auto [elements, rows] = ExtentOf(call, call.As<LogSoftmaxAttrs>().axis);
+  return {.other = 3 * elements - rows, .transcendental = elements};
+}
+
+SoftmaxRows RowsOf(const TensorSpec& x, int axis) {
+  SoftmaxRows s{.dtype = x.dtype};
+  axis = FromFront(axis, x.rank());
+  for (int a = 0; a < axis; ++a) s.outer *= x.shape[a];
+  s.n = x.shape[axis];
+  for (int a = axis + 1; a < x.rank(); ++a) s.inner *= x.shape[a];
+  return s;
+}
+SoftmaxRows SoftmaxRowsOf(const KernelArgs& k) {
+  const auto& a = k.As<SoftmaxAttrs>();
+  const TensorSpec& x = k.in[0]->spec();
+  SoftmaxRows s = RowsOf(x, a.axis);
+  s.scale = a.scale;
+  if (a.causal) s.queries = x.shape[-2];
+  return s;
+}
+SoftmaxRows LogSoftmaxRowsOf(const KernelArgs& k) {
+  SoftmaxRows s = RowsOf(k.in[0]->spec(), k.As<LogSoftmaxAttrs>().axis);
+  s.log = true;
+  return s;
+}
+
+absl::Status RunRows(const KernelArgs& k, SoftmaxRows (*rows)(const KernelArgs&)) {
+  if (k.in[0]->numel() > 0) RunSoftmaxRows(rows(k), k.in[0]->raw(), k.out[0].raw());
+  return absl::OkStatus();
+}
+absl::Status RunGradRows(const KernelArgs& k, SoftmaxRows (*rows)(const KernelArgs&)) {
+  if (k.in[0]->numel() > 0) {
+    RunSoftmaxGradRows(rows(k), k.in[0]->raw(), k.in[1]->raw(), k.out[0].raw());
+  }
+  return absl::OkStatus();
+}
+absl::Status RunSoftmax(const KernelArgs& k) { return RunRows(k, SoftmaxRowsOf); }
+absl::Status RunSoftmaxGrad(const KernelArgs& k) { return RunGradRows(k, SoftmaxRowsOf); }
+absl::Status RunLogSoftmax(const KernelArgs& k) { return RunRows(k, LogSoftmaxRowsOf); }
+absl::Status RunLogSoftmaxGrad(const KernelArgs& k) { return RunGradRows(k, LogSoftmaxRowsOf); }
+
+// dx = scale (dy - sum(dy y)) y.
+Tensors GradSoftmax(const GradArgs& g) {
+  const auto& a = g.As<SoftmaxAttrs>();
+  const Tensor& y = g.out(0);
+  if (!g.create_graph()) return {Apply(kSoftmaxGrad, {y, g.dy()}, a)};
+  const Tensor dx = Mul(Sub(g.dy(), Sum(Mul(g.dy(), y), {a.axis}, true)), y);
+  return {a.scale == 1 ? dx : Mul(dx, a.scale)};
+}
+
+// dx = dy - e^y sum(dy).
+Tensors GradLogSoftmax(const GradArgs& g) {
+  const auto& a = g.As<LogSoftmaxAttrs>();
+  const Tensor& y = g.out(0);
+  if (!g.create_graph()) return {Apply(kLogSoftmaxGrad, {y, g.dy()}, a)};
+  return {Sub(g.dy(), Mul(Exp(y), Sum(g.dy(), {a.axis}, true)))};
+}
+
+}  // namespace
+
+constinit const OpDef kSoftmax = {
+    .name = "softmax",
+    .attrs = SoftmaxAttrs::Fields,
+    .infer = InferSoftmax,
+    .cost = PriceSoftmax,
+    .kernel = {.cpu = RunSoftmax},
+    .grads = {{.of = {0}, .reads = Out(0), .fn = GradSoftmax}},
+};
+
+constinit const OpDef kSoftmaxGrad = {
+    .name = "softmax_grad",
+    .attrs = SoftmaxAttrs::Fields,
+    .infer = InferSoftmaxGrad,
+    .cost = PriceSoftmaxGrad,
+    .kernel = {.cpu = RunSoftmaxGrad},
+};
+
+constinit const OpDef kLogSoftmax = {
+    .name = "log_softmax",
+    .attrs = LogSoftmaxAttrs::Fields,
+    .infer = InferLogSoftmax,
+    .cost = PriceLogSoftmax,
+    .kernel = {.cpu = RunLogSoftmax},
+    .grads = {{.of = {0}, .reads = Out(0), .fn = GradLogSoftmax}},
+};
+
+constinit const OpDef kLogSoftmaxGrad = {
+    .name = "log_softmax_grad",
+    .attrs = LogSoftmaxAttrs::Fields,
+    .infer = InferLogSoftmaxGrad,
+    .cost = PriceLogSoftmaxGrad,
+    .kernel = {.cpu = RunLogSoftmaxGrad},
+};
+
+Tensor Softmax(const Tensor& x, const SoftmaxOptions& options) {
+  return Apply(kSoftmax, {x}, SoftmaxAttrs{options.axis, options.scale, options.causal});
+}
+Tensor LogSoftmax(const Tensor& x, int axis) {
+  return Apply(kLogSoftmax, {x}, LogSoftmaxAttrs{axis});
+}
+
+OpFamily SoftmaxOps() {
+  static const OpDef* const kOps[] = {&kSoftmax, &kSoftmaxGrad, &kLogSoftmax, &kLogSoftmaxGrad};
+  return kOps;
+}
+
+}  // namespace tally
