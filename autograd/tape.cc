@@ -19,6 +19,59 @@ void ForEachBit(uint16_t bits, const Fn& fn) {
 
 }  // namespace
 
+// Memory of a tape that ended without handing its record over. Fresh pages cost more to touch than
+// an op costs to record, so the next tape of the thread writes into the same ones.
+struct Tape::SpareBuffers {
+  bool full = false;
+  std::vector<Value> values;
+  std::vector<Node> nodes;
+  std::vector<int32_t> ids;
+  std::vector<StorageRecord> storage_records;
+  std::vector<StorageEvent> events;
+  std::vector<NodeState> states;
+  std::vector<Residual> residuals;
+  std::vector<uint8_t> needs;
+  std::vector<StorageState> storages;
+};
+
+Tape::SpareBuffers& Tape::Spare() {
+  static thread_local SpareBuffers spare;
+  return spare;
+}
+
+void Tape::TakeSpareBuffers() {
+  SpareBuffers& spare = Spare();
+  if (!spare.full) return;
+  spare.full = false;
+  graph_.values.swap(spare.values);
+  graph_.nodes.swap(spare.nodes);
+  graph_.ids.swap(spare.ids);
+  graph_.storages.swap(spare.storage_records);
+  graph_.events.swap(spare.events);
+  states_.swap(spare.states);
+  residuals_.swap(spare.residuals);
+  needs_.swap(spare.needs);
+  storages_.swap(spare.storages);
+}
+
+void Tape::KeepSpareBuffers() {
+  SpareBuffers& spare = Spare();
+  const auto keep = [](auto& from, auto& to) {
+    from.clear();
+    if (from.capacity() > to.capacity()) to.swap(from);
+  };
+  spare.full = true;
+  keep(graph_.values, spare.values);
+  keep(graph_.nodes, spare.nodes);
+  keep(graph_.ids, spare.ids);
+  keep(graph_.storages, spare.storage_records);
+  keep(graph_.events, spare.events);
+  keep(states_, spare.states);
+  keep(residuals_, spare.residuals);
+  keep(needs_, spare.needs);
+  keep(storages_, spare.storages);
+}
+
 Tape::Tape() : serial_(next_serial.fetch_add(1)) {
   OpContext& context = CurrentContext();
   if (context.recorder != nullptr) ThrowInvalid("tape: another tape records on this thread");
@@ -29,10 +82,14 @@ Tape::Tape() : serial_(next_serial.fetch_add(1)) {
   for (int kind = 0; kind < 3; ++kind) {
     live_at_start_[kind] = ThreadMemory(static_cast<DeviceKind>(kind)).live;
   }
+  TakeSpareBuffers();
   graph_.scopes.push_back({});
 }
 
-Tape::~Tape() { Stop(); }
+Tape::~Tape() {
+  Stop();
+  KeepSpareBuffers();
+}
 
 void Tape::Stop() {
   if (!recording_) return;
@@ -90,12 +147,11 @@ ValueId Tape::NewValue(const Tensor& tensor, NodeId producer, bool about_to_be_w
   const ValueId id = static_cast<ValueId>(graph_.values.size());
   Storage& storage = tensor.storage();
   const StorageId s = StorageOf(storage);
-  Value value;
+  Value& value = graph_.values.emplace_back();
   value.spec = tensor.spec();
   value.storage = s;
   value.version = storage.version() - storages_[s].first_version + about_to_be_written;
   value.producer = producer;
-  graph_.values.push_back(value);
   needs_.push_back(0);
   tensor.impl()->record_serial = serial_;
   tensor.impl()->value_id = id;
@@ -359,7 +415,9 @@ Graph Tape::Finish() {
   const int kind = static_cast<int>(graph_.device.kind);
   graph_.baseline_bytes = std::max<int64_t>(0, live_at_start_[kind] - resident_bytes);
   Stop();
-  return std::move(graph_);
+  Graph graph = std::move(graph_);
+  graph_ = Graph();
+  return graph;
 }
 
 }  // namespace tally

@@ -35,7 +35,7 @@ struct GradientOptions {
   bool retain = false;
 };
 
-class Tape : private Recorder, private StorageObserver {
+class Tape final : private Recorder, private StorageObserver {
  public:
   // Throws Error when a tape already records on this thread.
   Tape();
@@ -111,6 +111,11 @@ class Tape : private Recorder, private StorageObserver {
   void RequireRecording(const char* what) const;
   void ListOutputs();
   void Stop();
+  void TakeSpareBuffers();
+  void KeepSpareBuffers();
+
+  struct SpareBuffers;
+  static SpareBuffers& Spare();
 
   Graph graph_;
   uint64_t serial_ = 0;

@@ -1,0 +1,347 @@
+// The reverse walk: node ids downward from the loss, no recursion, rules written in ops.
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "tally/autograd/tape.h"
+#include "tally/ops/apply.h"
+#include "tally/ops/binary.h"
+#include "tally/ops/copy.h"
+#include "tally/ops/reduce.h"
+#include "tally/ops/update.h"
+
+namespace tally {
+
+class GradientWalk {
+ public:
+  GradientWalk(Tape& tape, const GradientOptions& options)
+      : tape_(tape),
+        retain_(options.retain || options.create_graph),
+        create_graph_(options.create_graph),
+        saved_tracking_(tape.tracking_),
+        saved_scope_(CurrentContext().scope) {}
+  ~GradientWalk() {
+    tape_.tracking_ = saved_tracking_;
+    CurrentContext().scope = saved_scope_;
+  }
+
+  Tensors Run(const Tensor& loss, absl::Span<const Tensor> wrt, const Tensor& seed);
+
+ private:
+  const Graph& graph() const { return tape_.graph_; }
+  std::string Describe(NodeId n) const;
+  void MarkActive(ValueId loss, absl::Span<const ValueId> wrt);
+  void FreeDeadBranches();
+  Tensor SeedFor(const Tensor& loss, const Tensor& seed) const;
+  void Walk(NodeId from);
+  bool TakeCotangents(const Node& node);
+  void LoadResiduals(NodeId n, const Node& node);
+  void RunRules(NodeId n, const Node& node);
+  void RunRule(NodeId n, const Node& node, const GradRule& rule, GradArgs::Data& data);
+  void Accumulate(ValueId v, Tensor g);
+  Tensor Owned(Tensor g, ValueId v) const;
+
+  Tape& tape_;
+  const bool retain_;
+  const bool create_graph_;
+  const bool saved_tracking_;
+  const ScopeId saved_scope_;
+  // Per value below the loss: on the way from the loss to something asked for.
+  std::vector<uint8_t> wanted_, active_;
+  std::vector<uint8_t> asked_;
+  std::vector<Tensor> cotangents_;
+  absl::InlinedVector<Tensor, 8> in_, out_, dy_;
+  absl::InlinedVector<bool, 8> needs_;
+};
+
+std::string GradientWalk::Describe(NodeId n) const {
+  const Node& node = graph().nodes[n];
+  const std::string scope = graph().ScopePath(node.scope);
+  return absl::StrCat("node ", n, " (", node.op->name, scope.empty() ? "" : " in ", scope, ")");
+}
+
+// wanted: something asked for lies below. active: wanted, and the loss depends on it.
+void GradientWalk::MarkActive(ValueId loss, absl::Span<const ValueId> wrt) {
+  wanted_.assign(loss + 1, 0);
+  active_.assign(loss + 1, 0);
+  asked_.assign(loss + 1, 0);
+  NodeId first = graph().values[loss].producer + 1;
+  for (ValueId v : wrt) {
+    if (v > loss) continue;
+    wanted_[v] = asked_[v] = 1;
+    // A leaf may appear before its first reader; a made value's readers come after its producer.
+    first =
+        graph().values[v].producer == kNone ? 0 : std::min(first, graph().values[v].producer + 1);
+  }
+  for (NodeId n = first; n <= graph().values[loss].producer; ++n) {
+    if (!tape_.states_[n].needs) continue;
+    const Node& node = graph().nodes[n];
+    const absl::Span<const ValueId> in = graph().in(node);
+    for (size_t i = 0; i < in.size(); ++i) {
+      if (!wanted_[in[i]] || node.op->no_gradient.Contains(static_cast<int>(i))) continue;
+      for (ValueId o : graph().out(node)) {
+        if (o <= loss && tape_.needs_[o]) wanted_[o] = 1;
+      }
+      break;
+    }
+  }
+  active_[loss] = wanted_[loss];
+  for (NodeId n = graph().values[loss].producer; n >= 0; --n) {
+    if (!tape_.states_[n].needs) continue;
+    const Node& node = graph().nodes[n];
+    bool reached = false;
+    for (ValueId o : graph().out(node)) reached |= o <= loss && active_[o];
+    if (!reached) continue;
+    const absl::Span<const ValueId> in = graph().in(node);
+    for (size_t i = 0; i < in.size(); ++i) {
+      if (wanted_[in[i]] && !node.op->no_gradient.Contains(static_cast<int>(i))) active_[in[i]] = 1;
+    }
+  }
+}
+
+void GradientWalk::FreeDeadBranches() {
+  for (NodeId n = 0; n < static_cast<NodeId>(graph().nodes.size()); ++n) {
+    const Tape::NodeState& state = tape_.states_[n];
+    if (!state.needs || state.released) continue;
+    const Node& node = graph().nodes[n];
+    bool leads = false;
+    for (ValueId o : graph().out(node)) {
+      leads |= o < static_cast<ValueId>(active_.size()) && active_[o];
+    }
+    if (!leads) tape_.ReleaseResiduals(n);
+  }
+}
+
+Tensor GradientWalk::SeedFor(const Tensor& loss, const Tensor& seed) const {
+  if (!seed.defined()) {
+    if (loss.numel() != 1) {
+      ThrowInvalid(absl::StrCat("tape: the loss is ", loss.spec().ToString(),
+                                "; give GradientOptions::seed, or reduce it to one element"));
+    }
+    return Fill(loss.spec(), 1.0, loss.device());
+  }
+  if (seed.spec() != loss.spec()) {
+    ThrowInvalid(absl::StrCat("tape: the seed is ", seed.spec().ToString(), ", the loss is ",
+                              loss.spec().ToString()));
+  }
+  return seed;
+}
+
+bool GradientWalk::TakeCotangents(const Node& node) {
+  bool any = false;
+  dy_.clear();
+  for (ValueId o : graph().out(node)) {
+    const bool present = o < static_cast<ValueId>(cotangents_.size()) && cotangents_[o].defined();
+    if (!present) {
+      dy_.emplace_back();
+      continue;
+    }
+    any = true;
+    if (asked_[o]) {
+      dy_.push_back(cotangents_[o]);
+    } else {
+      dy_.push_back(std::move(cotangents_[o]));
+    }
+  }
+  return any;
+}
+
+void GradientWalk::LoadResiduals(NodeId n, const Node& node) {
+  const Tape::NodeState& state = tape_.states_[n];
+  if (state.released && !(state.kept.in() == 0 && state.kept.out() == 0)) {
+    ThrowInvalid(absl::StrCat("tape: the residuals of ", Describe(n),
+                              " were freed by an earlier Gradient; pass retain = true to it"));
+  }
+  in_.clear();
+  out_.clear();
+  in_.resize(node.num_in);
+  out_.resize(node.num_out);
+  uint32_t next = state.residual;
+  const auto load = [&](int operand, bool output) {
+    const Tape::Residual& r = tape_.residuals_[next++];
+    if (r.tensor.storage().version() != r.version) {
+      const ValueId v = output ? graph().out(node)[operand] : graph().in(node)[operand];
+      ThrowInvalid(absl::StrCat("tape: %", v, " (", graph().values[v].spec.ToString(),
+                                r.tensor.storage().name().empty() ? "" : " of ",
+                                r.tensor.storage().name(), ") was changed after it was saved for ",
+                                Describe(n), " (optimizer step before Gradient?)"));
+    }
+    (output ? out_ : in_)[operand] = r.tensor;
+  };
+  for (int i = 0; i < 16; ++i) {
+    if (state.kept.in() >> i & 1) load(i, false);
+  }
+  for (int i = 0; i < 16; ++i) {
+    if (state.kept.out() >> i & 1) load(i, true);
+  }
+}
+
+void GradientWalk::Accumulate(ValueId v, Tensor g) {
+  if (!g.defined()) return;
+  const TensorSpec spec = graph().values[v].spec;  // by value: SumTo records
+  if (g.shape() != spec.shape) g = SumTo(g, spec.shape);
+  TALLY_CHECK(g.spec() == spec) << "a gradient of %" << v << " is " << g.spec().ToString()
+                                << ", the value is " << spec.ToString();
+  Tensor& sum = cotangents_[v];
+  if (!sum.defined()) {
+    sum = std::move(g);
+    return;
+  }
+  const bool alone = !create_graph_ && sum.use_count() == 1 && sum.storage().use_count() == 1 &&
+                     sum.contiguous() && !SharesStorage(sum, g);
+  if (alone) {
+    AddInPlace(sum, g);
+  } else {
+    Tensor total = Add(sum, g);
+    sum = std::move(total);
+  }
+}
+
+void GradientWalk::RunRule(NodeId n, const Node& node, const GradRule& rule, GradArgs::Data& data) {
+  data.declared = rule.reads;
+  const GradArgs args(data);
+  Tensors grads = rule.fn(args);
+  if (GradientHook hook = CurrentGradientHook()) hook(*node.op, rule, args.observed());
+  size_t next = 0;
+  for (int i = 0; i < node.num_in; ++i) {
+    if (!rule.of.Contains(i)) continue;
+    TALLY_CHECK(next < grads.size())
+        << "a gradient rule of " << node.op->name << " returned too few tensors at node " << n;
+    Tensor g = std::move(grads[next++]);
+    if (needs_[i]) Accumulate(graph().in(node)[i], std::move(g));
+  }
+}
+
+void GradientWalk::RunRules(NodeId n, const Node& node) {
+  absl::InlinedVector<TensorSpec, 4> spec_copies;  // the record grows while rules run
+  absl::InlinedVector<const TensorSpec*, 8> in_specs, out_specs;
+  const absl::Span<const ValueId> in = graph().in(node);
+  spec_copies.reserve(node.num_in + node.num_out);
+  needs_.clear();
+  for (ValueId v : in) {
+    spec_copies.push_back(graph().values[v].spec);
+    in_specs.push_back(&spec_copies.back());
+    needs_.push_back(active_[v] != 0);
+  }
+  for (ValueId v : graph().out(node)) {
+    spec_copies.push_back(graph().values[v].spec);
+    out_specs.push_back(&spec_copies.back());
+  }
+  GradArgs::Data data{node.op,  {},        in_,    out_,        dy_,
+                      in_specs, out_specs, needs_, &node.attrs, create_graph_};
+  uint32_t covered = 0;
+  for (const GradRule& rule : node.op->grads) {
+    if (rule.fn == nullptr) break;
+    bool run = false;
+    for (int i = 0; i < node.num_in; ++i) {
+      if (!rule.of.Contains(i)) continue;
+      if (i < 32) covered |= 1u << i;
+      run |= needs_[i];
+    }
+    if (run) RunRule(n, node, rule, data);
+  }
+  for (int i = 0; i < std::min<int>(node.num_in, 32); ++i) {
+    if (!needs_[i] || (covered >> i & 1) || node.op->no_gradient.Contains(i)) continue;
+    ThrowInvalid(absl::StrCat(
+        node.op->name, ": has no gradient for input ", i, ", which ", Describe(n), " needs",
+        node.phase == Phase::kBackward ? "; record the first Gradient with create_graph = true"
+                                       : ""));
+  }
+}
+
+void GradientWalk::Walk(NodeId from) {
+  for (NodeId n = from; n >= 0; --n) {
+    if (!tape_.states_[n].needs) continue;
+    const Node node = graph().nodes[n];  // a copy: rules append to the record
+    if (!TakeCotangents(node)) continue;
+    bool any = false;
+    for (ValueId v : graph().in(node)) any |= active_[v] != 0;
+    if (any) {
+      LoadResiduals(n, node);
+      ScopedPhase phase(Phase::kBackward, n);
+      CurrentContext().scope = node.scope;
+      RunRules(n, node);
+    }
+    // Handles go before the storage events that follow, so that the record shows the frees here.
+    dy_.clear();
+    in_.clear();
+    out_.clear();
+    if (!retain_) tape_.ReleaseResiduals(n);
+  }
+}
+
+// A gradient that the caller may change: contiguous, and nobody else's.
+Tensor GradientWalk::Owned(Tensor g, ValueId v) const {
+  const TensorSpec& spec = graph().values[v].spec;
+  if (!g.defined()) return Fill(spec, 0.0, graph().device);
+  const bool shared = g.use_count() > 1 || g.storage().use_count() > 1;
+  if (!create_graph_ && (shared || !g.contiguous())) return CopyOf(g);
+  return g;
+}
+
+Tensors GradientWalk::Run(const Tensor& loss, absl::Span<const Tensor> wrt, const Tensor& seed) {
+  const ValueId loss_id = tape_.IdOf(loss);
+  if (loss_id == kNone || !tape_.needs_[loss_id]) {
+    ThrowInvalid(absl::StrCat("tape: the loss (", loss.spec().ToString(), ") ",
+                              loss_id == kNone ? "was not recorded on this tape"
+                                               : "does not depend on a watched tensor"));
+  }
+  std::vector<ValueId> ids;
+  for (const Tensor& t : wrt) {
+    const ValueId id = t.defined() ? tape_.IdOf(t) : kNone;
+    if (id == kNone || !tape_.needs_[id]) {
+      ThrowInvalid(absl::StrCat("tape: Gradient for ",
+                                t.defined() ? t.spec().ToString() : "an undefined tensor",
+                                ", which is neither watched nor made from watched tensors"));
+    }
+    if (id > loss_id && graph().values[id].watched && graph().values[id].producer != kNone) {
+      ThrowInvalid(absl::StrCat("tape: ", t.spec().ToString(),
+                                t.storage().name().empty() ? "" : " of ", t.storage().name(),
+                                " was changed by ", Describe(graph().values[id].producer),
+                                " after the loss was made; call Gradient before the optimizer"));
+    }
+    ids.push_back(id);
+  }
+  if (tape_.graph_.loss == kNone) tape_.graph_.loss = loss_id;
+  MarkActive(loss_id, ids);
+  if (!retain_) FreeDeadBranches();
+  tape_.tracking_ = create_graph_;
+  cotangents_.resize(loss_id + 1);
+  const NodeId from = graph().values[loss_id].producer;
+  ScopedPhase phase(Phase::kBackward, from);
+  if (active_[loss_id]) {
+    cotangents_[loss_id] = SeedFor(loss, seed);
+    Walk(from);
+  }
+  Tensors grads;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    Tensor g = ids[i] <= loss_id ? std::move(cotangents_[ids[i]]) : Tensor();
+    const auto same = std::find(ids.begin(), ids.begin() + i, ids[i]);
+    if (same != ids.begin() + i) {
+      grads.push_back(grads[same - ids.begin()]);  // asked for twice: one tensor
+      continue;
+    }
+    grads.push_back(Owned(std::move(g), ids[i]));
+  }
+  for (size_t i = 0; i < ids.size(); ++i) {
+    const absl::string_view name = wrt[i].storage().name();
+    if (!name.empty() && grads[i].storage().name().empty()) {
+      grads[i].storage().set_name(absl::StrCat("grad ", name));
+    }
+    tape_.graph_.gradients.push_back(tape_.IdOf(grads[i]));
+    tape_.graph_.gradient_of.push_back(ids[i]);
+  }
+  return grads;
+}
+
+Tensors Tape::Gradient(const Tensor& loss, absl::Span<const Tensor> wrt,
+                       const GradientOptions& options) {
+  RequireRecording("Gradient");
+  if (!loss.defined()) ThrowInvalid("tape: Gradient of an undefined tensor");
+  return GradientWalk(*this, options).Run(loss, wrt, options.seed);
+}
+
+Tensor Tape::Gradient(const Tensor& loss, const Tensor& wrt, const GradientOptions& options) {
+  return Gradient(loss, absl::MakeConstSpan(&wrt, 1), options)[0];
+}
+
+}  // namespace tally
