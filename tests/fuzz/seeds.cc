@@ -1,0 +1,42 @@
+#include "tally/tests/fuzz/seeds.h"
+
+#include "tally/io/graph_json.h"
+#include "tally/io/graph_text.h"
+#include "tally/io/json.h"
+#include "tally/tests/io/sample_graph.h"
+
+namespace tally {
+namespace {
+
+Json Entry(const char* dtype, JsonArray shape, int begin, int end) {
+  return Json::Object({{"dtype", dtype},
+                       {"shape", Json::Array(std::move(shape))},
+                       {"data_offsets", Json::Array({begin, end})}});
+}
+
+// A model file by hand: the header's size, the header, 32 bytes of tensors.
+std::string ModelFileBytes(const Graph& graph) {
+  const Json metadata = Json::Object({{"format", "tally"},
+                                      {"tally.version", "1.0"},
+                                      {"tally.graph", GraphJsonText(graph)},
+                                      {"tally.config", "{}"}});
+  std::string header = Json::Object({{"__metadata__", metadata},
+                                     {"w", Entry("F32", {2, 3}, 0, 24)},
+                                     {"ids", Entry("I64", {}, 24, 32)},
+                                     {"mask", Entry("BOOL", {0, 4}, 32, 32)}})
+                           .Dump();
+  header.resize((header.size() + 7) / 8 * 8, ' ');
+  std::string size(8, '\0');
+  for (int i = 0; i < 8; ++i) size[i] = static_cast<char>(header.size() >> 8 * i);
+  return size + header + std::string(32, '\x3f');
+}
+
+}  // namespace
+
+std::vector<std::string> FuzzSeeds() {
+  const Graph graph = SampleGraph(kMeta);
+  return {GraphJsonText(graph), GraphText(graph, {.complete = true}), GraphText(graph),
+          ModelFileBytes(graph)};
+}
+
+}  // namespace tally
