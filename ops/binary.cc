@@ -113,6 +113,9 @@ absl::Status BinaryKernel(const KernelArgs& args) {
 }
 template <BinaryRow kRow>
 absl::Status ScalarKernel(const KernelArgs& args) {
+  if (kRow == BinaryRow::kPow && args.As<ScalarAttrs>().value == 2) {
+    return Run(BinaryRow::kMul, {{args.in[0]}, {args.in[0]}}, args.out[0]);
+  }
   return Run(kRow, {{args.in[0]}, {nullptr, args.As<ScalarAttrs>().value}}, args.out[0]);
 }
 template <BinaryRow kRow>

@@ -24,7 +24,7 @@ absl::Span<const AttrField> FillAttrs::Fields() {
 namespace internal {
 namespace {
 
-constexpr int64_t kTile = 32;  // elements on a side of a transposed block
+constexpr int64_t kSquareBytes = 64;  // a side of the squares that a transposition moves
 
 // fn(TypeTag<U>{}) with the unsigned integer as wide as an element: copies do not look at values.
 template <typename Fn>
@@ -49,29 +49,68 @@ int UnitAxis(const Walk& walk, int k) {
   return -1;
 }
 
-// dst has stride 1 along the last axis, src along `axis`: blocks of kTile x kTile, so that both
-// sides use whole cache lines.
+// Four rows of four 4-byte elements turned over in registers.
+inline void CopyFourByFour(uint32_t* dst, int64_t dst_row, const uint32_t* src,
+                           int64_t src_column) {
+  using Four = uint32_t __attribute__((vector_size(16)));
+  Four c[4];
+  for (int i = 0; i < 4; ++i) std::memcpy(&c[i], src + i * src_column, sizeof(Four));
+  const Four low01 = __builtin_shuffle(c[0], c[1], Four{0, 4, 1, 5});
+  const Four low23 = __builtin_shuffle(c[2], c[3], Four{0, 4, 1, 5});
+  const Four high01 = __builtin_shuffle(c[0], c[1], Four{2, 6, 3, 7});
+  const Four high23 = __builtin_shuffle(c[2], c[3], Four{2, 6, 3, 7});
+  const Four r[4] = {__builtin_shuffle(low01, low23, Four{0, 1, 4, 5}),
+                     __builtin_shuffle(low01, low23, Four{2, 3, 6, 7}),
+                     __builtin_shuffle(high01, high23, Four{0, 1, 4, 5}),
+                     __builtin_shuffle(high01, high23, Four{2, 3, 6, 7})};
+  for (int i = 0; i < 4; ++i) std::memcpy(dst + i * dst_row, &r[i], sizeof(Four));
+}
+
+// A square of one cache line on a side, read into a local buffer first, so that every line of both
+// sides is touched once, whatever its distance from the next.
+template <typename U>
+void CopySquare(U* dst, int64_t dst_row, const U* src, int64_t src_column, int64_t rows,
+                int64_t columns) {
+  constexpr int64_t kSide = kSquareBytes / sizeof(U);
+  U local[kSide][kSide];
+  for (int64_t c = 0; c < columns; ++c) std::copy_n(src + c * src_column, rows, local[c]);
+  if constexpr (sizeof(U) == sizeof(uint32_t)) {
+    if (rows == kSide && columns == kSide) {
+      for (int64_t r = 0; r < kSide; r += 4) {
+        for (int64_t c = 0; c < kSide; c += 4) {
+          CopyFourByFour(dst + r * dst_row + c, dst_row, &local[c][r], kSide);
+        }
+      }
+      return;
+    }
+  }
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t c = 0; c < columns; ++c) dst[r * dst_row + c] = local[c][r];
+  }
+}
+
+// dst has stride 1 along the last axis, src along `axis`.
 template <typename U>
 void CopyTransposed(const Walk& walk, int axis, U* dst, const U* src) {
+  constexpr int64_t kSide = kSquareBytes / sizeof(U);
+  constexpr int64_t kStrip = 2 * kSide;  // a few lines of each page, not one
   const int last = walk.rank - 1;
   const int64_t rows = walk.dims[axis], columns = walk.dims[last];
-  const int64_t strips = (rows + kTile - 1) / kTile;
+  const int64_t strips = (rows + kStrip - 1) / kStrip;
+  const int64_t dst_row = walk.strides[0][axis], src_column = walk.strides[1][last];
   Walk outer = walk;
   outer.dims[axis] = outer.dims[last] = 1;
-  outer.numel = walk.numel / (rows * columns);
-  const int64_t tasks = outer.numel * strips;
-  const int64_t dst_row = walk.strides[0][axis], src_column = walk.strides[1][last];
+  const int64_t tasks = walk.numel / (rows * columns) * strips;
 #pragma omp parallel for schedule(static) if (walk.numel > kGrain)
   for (int64_t task = 0; task < tasks; ++task) {
-    const int64_t at = task / strips, row0 = task % strips * kTile;
-    const int64_t row1 = std::min(rows, row0 + kTile);
+    const int64_t at = task / strips, row0 = task % strips * kStrip;
     outer.ForRuns(at, at + 1, [&](const int64_t* offsets, int64_t) {
-      for (int64_t column0 = 0; column0 < columns; column0 += kTile) {
-        const int64_t column1 = std::min(columns, column0 + kTile);
-        for (int64_t r = row0; r < row1; ++r) {
-          U* const to = dst + offsets[0] + r * dst_row;
-          const U* const from = src + offsets[1] + r;
-          for (int64_t c = column0; c < column1; ++c) to[c] = from[c * src_column];
+      const int64_t row1 = std::min(rows, row0 + kStrip);
+      for (int64_t column = 0; column < columns; column += kSide) {
+        for (int64_t row = row0; row < row1; row += kSide) {
+          CopySquare(dst + offsets[0] + row * dst_row + column, dst_row,
+                     src + offsets[1] + row + column * src_column, src_column,
+                     std::min(kSide, row1 - row), std::min(kSide, columns - column));
         }
       }
     });

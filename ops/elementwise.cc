@@ -113,32 +113,44 @@ struct Run {
     }
   }
 
-  // Anything: blocks are gathered, computed and scattered.
+  // Anything: blocks are gathered, computed and scattered, but for arrays that lie as the walk
+  // goes.
   void Blocks(const Walk& walk, int64_t begin, int64_t end) const {
     C blocks[kMaxInputs][kBlock];
     P result[kBlock];
     for (int64_t at = begin; at < end; at += kBlock) {
       const int64_t count = std::min(kBlock, end - at);
-      int64_t done = 0;
-      walk.ForRuns(at, at + count, [&](const int64_t* offsets, int64_t n) {
-        for (size_t k = 0; k < in.size(); ++k) {
-          if (data[k] == nullptr) continue;
-          GatherRun(data[k] + offsets[k + 1], walk.step(k + 1), n, blocks[k] + done);
-        }
-        done += n;
-      });
       Operand<C> operands[kMaxInputs];
-      for (size_t k = 0; k < in.size(); ++k) {
-        operands[k] =
-            data[k] == nullptr ? Operand<C>{splat[k].values, 0} : Operand<C>{blocks[k], 1};
+      for (size_t k = 0; k < in.size(); ++k) operands[k] = Gathered(walk, k, at, count, blocks[k]);
+      if constexpr (std::is_same_v<R, P>) {
+        if (walk.InOrder(0)) {
+          loop(operands, out + at, count);
+          continue;
+        }
       }
       loop(operands, result, count);
-      done = 0;
+      int64_t done = 0;
       walk.ForRuns(at, at + count, [&](const int64_t* offsets, int64_t n) {
         ScatterRun(result + done, walk.step(0), n, out + offsets[0]);
         done += n;
       });
     }
+  }
+
+  // `count` elements of input k from position `at` of the walk, in `block` unless they lie in
+  // order.
+  Operand<C> Gathered(const Walk& walk, size_t k, int64_t at, int64_t count, C* block) const {
+    if (data[k] == nullptr) return {splat[k].values, 0};
+    if constexpr (std::is_same_v<S, C>) {
+      if (walk.InOrder(static_cast<int>(k) + 1)) return {data[k] + at, 1};
+    }
+    int64_t done = 0;
+    const int64_t step = walk.step(static_cast<int>(k) + 1);
+    walk.ForRuns(at, at + count, [&](const int64_t* offsets, int64_t n) {
+      GatherRun(data[k] + offsets[k + 1], step, n, block + done);
+      done += n;
+    });
+    return {block, 1};
   }
 };
 

@@ -96,6 +96,16 @@ struct Walk {
   template <typename Fn>
   void ForRuns(int64_t begin, int64_t end, const Fn& fn) const;
 
+  // Operand k lies in row-major order without gaps: its element `i` is at offset i.
+  bool InOrder(int k) const {
+    int64_t expected = 1;
+    for (int d = rank - 1; d >= 0; --d) {
+      if (strides[k][d] != expected) return false;
+      expected *= dims[d];
+    }
+    return true;
+  }
+
   int64_t inner() const { return dims[rank - 1]; }
   int64_t step(int k) const { return strides[k][rank - 1]; }
 };
