@@ -8,6 +8,71 @@
 #include "tally/ops/checks.h"
 #include "tally/ops/rows.h"
 
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "tally/ops/dropout.cc"
+#include "hwy/foreach_target.h"
+// After foreach_target.
+#include "tally/ops/rows.inc"
+
+HWY_BEFORE_NAMESPACE();
+namespace tally {
+namespace HWY_NAMESPACE {
+
+// With p = 1 nothing is kept and the scale does not matter.
+template <typename T>
+ComputeType<T> ScaleOf(double p) {
+  return p == 1 ? 0 : static_cast<ComputeType<T>>(1 / (1 - p));
+}
+
+// mask_i = (word_i >> 8) >= threshold.
+void MaskOf(const uint32_t* words, uint32_t threshold, int64_t n, uint8_t* mask) {
+  const hn::ScalableTag<int32_t> d;
+  const hn::Rebind<uint32_t, decltype(d)> du;
+  const hn::Rebind<uint8_t, decltype(d)> d8;
+  const auto below = hn::Set(d, static_cast<int32_t>(threshold) - 1), one = hn::Set(d, 1);
+  const int64_t lanes = hn::Lanes(d);
+  int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    const auto uniform = hn::BitCast(d, hn::ShiftRight<8>(hn::LoadU(du, words + i)));
+    const auto keep = hn::IfThenElseZero(hn::Gt(uniform, below), one);
+    hn::StoreU(hn::DemoteTo(d8, keep), d8, mask + i);
+  }
+  for (; i < n; ++i) mask[i] = (words[i] >> 8) >= threshold;
+}
+
+// y_i = mask_i ? x_i scale : 0.
+template <typename T>
+void SelectOf(const T* x, const uint8_t* mask, ComputeType<T> scale, int64_t n, T* y) {
+  int64_t i = 0;
+  if constexpr (std::is_same_v<ComputeType<T>, float>) {
+    const RowTag<T> d;
+    const hn::RebindToSigned<decltype(d)> di;
+    const hn::Rebind<uint8_t, decltype(d)> d8;
+    const auto s = hn::Set(d, scale);
+    const int64_t lanes = hn::Lanes(d);
+    for (; i + lanes <= n; i += lanes) {
+      const auto bytes = hn::PromoteTo(di, hn::LoadU(d8, mask + i));
+      const auto keep = hn::RebindMask(d, hn::Ne(bytes, hn::Zero(di)));
+      StoreFull(hn::IfThenElseZero(keep, hn::Mul(LoadFull(d, x + i), s)), d, y + i);
+    }
+  }
+  for (; i < n; ++i) y[i] = Store<T>(mask[i] != 0 ? Load(x[i]) * scale : 0);
+}
+
+void Select(DType dtype, const void* x, const uint8_t* mask, double p, int64_t begin, int64_t end,
+            void* y) {
+  VisitFloat(dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    SelectOf(static_cast<const T*>(x) + begin, mask + begin, ScaleOf<T>(p), end - begin,
+             static_cast<T*>(y) + begin);
+  });
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace tally
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
 namespace tally {
 
 absl::Span<const AttrField> DropoutAttrs::Fields() {
@@ -22,6 +87,9 @@ absl::Span<const AttrField> DropoutGradAttrs::Fields() {
 }
 
 namespace {
+
+HWY_EXPORT(MaskOf);
+HWY_EXPORT(Select);
 
 absl::Status CheckP(const OpCall& call, double p, const char* names) {
   TALLY_RETURN_IF_ERROR(WantFloat(call, names));
@@ -49,54 +117,36 @@ absl::Status InferDropoutGrad(const OpCall& call, Specs& out) {
 Cost PriceDropout(const OpCall& call) { return {.other = 2 * Count(call.in[0].numel())}; }
 Cost PriceDropoutGrad(const OpCall& call) { return {.other = call.in[0].numel()}; }
 
-// With p = 1 nothing is kept and the scale does not matter.
-template <typename T>
-ComputeType<T> ScaleOf(double p) {
-  return p == 1 ? 0 : static_cast<ComputeType<T>>(1 / (1 - p));
-}
-
 // Uniforms are integers below 2^24 times 2^-24: u >= p iff the integer is at least this.
 uint32_t ThresholdOf(double p) { return static_cast<uint32_t>(std::ceil(p * 16777216.0)); }
-
-template <typename T>
-void Select(const T* x, const bool* mask, ComputeType<T> scale, int64_t n, T* y) {
-  for (int64_t i = 0; i < n; ++i) y[i] = Store<T>(mask[i] ? Load(x[i]) * scale : 0);
-}
 
 constexpr int64_t kWords = 1024;  // made at a time
 
 absl::Status RunDropout(const KernelArgs& k) {
   const auto& a = k.As<DropoutAttrs>();
   const uint32_t threshold = ThresholdOf(a.p);
-  const int64_t numel = k.in[0]->numel();
-  bool* mask = k.Out<bool>(1);
-  VisitFloat(k.in[0]->dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    const T* x = k.In<T>(0);
-    T* y = k.Out<T>(0);
-    ForRows((numel + kWords - 1) / kWords, kWords, [&](int64_t begin, int64_t end) {
-      uint32_t words[kWords];
-      for (int64_t first = begin * kWords; first < std::min(numel, end * kWords); first += kWords) {
-        const int64_t n = std::min(kWords, numel - first);
-        FillRandomBits(a.seed, static_cast<uint32_t>(a.stream), a.offset + first, words, n);
-        for (int64_t i = 0; i < n; ++i) mask[first + i] = (words[i] >> 8) >= threshold;
-        Select(x + first, mask + first, ScaleOf<T>(a.p), n, y + first);
-      }
-    });
+  const Tensor& x = *k.in[0];
+  auto* mask = reinterpret_cast<uint8_t*>(k.Out<bool>(1));
+  ForRows((x.numel() + kWords - 1) / kWords, kWords, [&](int64_t begin, int64_t end) {
+    uint32_t words[kWords];
+    end = std::min(x.numel(), end * kWords);
+    for (int64_t first = begin * kWords; first < end; first += kWords) {
+      const int64_t n = std::min(kWords, end - first);
+      FillRandomBits(a.seed, static_cast<uint32_t>(a.stream), a.offset + first, words, n);
+      HWY_DYNAMIC_DISPATCH(MaskOf)(words, threshold, n, mask + first);
+      HWY_DYNAMIC_DISPATCH(Select)
+      (x.dtype(), x.raw(), mask, a.p, first, first + n, k.out[0].raw());
+    }
   });
   return absl::OkStatus();
 }
 
 absl::Status RunDropoutGrad(const KernelArgs& k) {
-  const bool* mask = k.In<bool>(1);
-  VisitFloat(k.in[0]->dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    const T* dy = k.In<T>(0);
-    T* dx = k.Out<T>(0);
-    const ComputeType<T> scale = ScaleOf<T>(k.As<DropoutGradAttrs>().p);
-    ForRows(k.in[0]->numel(), 1, [&](int64_t begin, int64_t end) {
-      Select(dy + begin, mask + begin, scale, end - begin, dx + begin);
-    });
+  const Tensor& dy = *k.in[0];
+  const auto* mask = reinterpret_cast<const uint8_t*>(k.In<bool>(1));
+  ForRows(dy.numel(), 1, [&](int64_t begin, int64_t end) {
+    HWY_DYNAMIC_DISPATCH(Select)
+    (dy.dtype(), dy.raw(), mask, k.As<DropoutGradAttrs>().p, begin, end, k.out[0].raw());
   });
   return absl::OkStatus();
 }
@@ -145,3 +195,4 @@ OpFamily DropoutOps() {
 }
 
 }  // namespace tally
+#endif  // HWY_ONCE

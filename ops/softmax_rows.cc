@@ -11,6 +11,19 @@
 // After foreach_target.
 #include "tally/ops/rows.inc"
 
+#ifndef TALLY_OPS_SOFTMAX_ROWS_ONCE_
+#define TALLY_OPS_SOFTMAX_ROWS_ONCE_
+namespace tally {
+
+// Columns side by side that are worked on together: their maxima and sums stay in the nearest
+// cache.
+inline constexpr int64_t kColumns = 256;
+
+inline int64_t SoftmaxTiles(const SoftmaxRows& a) { return (a.inner + kColumns - 1) / kColumns; }
+
+}  // namespace tally
+#endif
+
 HWY_BEFORE_NAMESPACE();
 namespace tally {
 namespace HWY_NAMESPACE {
@@ -56,31 +69,43 @@ void SoftmaxRow(const T* x, size_t n, double scale, T* y) {
   });
 }
 
-// The same down k <= Lanes columns, `inner` elements from one position of the axis to the next.
+// Columns side by side that are worked on together: their maxima and sums stay in the nearest
+// cache.
+inline constexpr int64_t kColumns = 256;
+
+// The same down `width` <= kColumns columns, `inner` elements from one position of the axis to the
+// next.
 template <bool kLog, typename T>
-void SoftmaxColumns(const T* x, int64_t n, int64_t inner, size_t k, double scale, T* y) {
+void SoftmaxColumns(const T* x, const SoftmaxRows& a, size_t width, T* y) {
   using C = ComputeType<T>;
   const RowTag<T> d;
   const MaxFold max;
-  const SumFold add;
-  const auto s = hn::Set(d, static_cast<C>(scale));
-  auto top = hn::Set(d, MaxFold::Identity<C>());
-  for (int64_t i = 0; i < n; ++i) top = max(top, LoadScaled(d, x + i * inner, k, s));
-  auto sum = hn::Zero(d);
-  for (int64_t i = 0; i < n; ++i) {
-    sum = add(sum, ExpNegative(d, hn::Sub(LoadScaled(d, x + i * inner, k, s), top)));
+  const auto s = hn::Set(d, static_cast<C>(a.scale));
+  HWY_ALIGN C tops[kColumns], sums[kColumns];
+  std::fill(tops, tops + kColumns, MaxFold::Identity<C>());
+  std::fill(sums, sums + kColumns, C());
+  const auto shifted = [&](int64_t i, size_t j, size_t k) TALLY_ROW_LAMBDA {
+    return hn::Sub(LoadScaled(d, x + i * a.inner + j, k, s), hn::Load(d, tops + j));
+  };
+  for (int64_t i = 0; i < a.n; ++i) {
+    ForVectors(d, width, [&](size_t j, size_t k) TALLY_ROW_LAMBDA {
+      const auto v = LoadScaled(d, x + i * a.inner + j, k, s);
+      hn::Store(max(hn::Load(d, tops + j), v), d, tops + j);
+    });
   }
-  HWY_ALIGN C lanes[hn::MaxLanes(d)];
-  hn::Store(sum, d, lanes);
-  for (C& lane : lanes) lane = kLog ? std::log(lane) : 1 / lane;
-  const auto last = hn::Load(d, lanes);
-  for (int64_t i = 0; i < n; ++i) {
-    const auto v = hn::Sub(LoadScaled(d, x + i * inner, k, s), top);
-    if constexpr (kLog) {
-      StoreSome(hn::Sub(v, last), d, y + i * inner, k);
-    } else {
-      StoreSome(hn::Mul(ExpNegative(d, v), last), d, y + i * inner, k);
-    }
+  for (int64_t i = 0; i < a.n; ++i) {
+    ForVectors(d, width, [&](size_t j, size_t k) TALLY_ROW_LAMBDA {
+      const auto e = ExpNegative(d, shifted(i, j, k));
+      hn::Store(hn::Add(hn::Load(d, sums + j), e), d, sums + j);
+    });
+  }
+  for (size_t j = 0; j < width; ++j) sums[j] = kLog ? std::log(sums[j]) : 1 / sums[j];
+  for (int64_t i = 0; i < a.n; ++i) {
+    ForVectors(d, width, [&](size_t j, size_t k) TALLY_ROW_LAMBDA {
+      const auto v = shifted(i, j, k), last = hn::Load(d, sums + j);
+      const auto result = kLog ? hn::Sub(v, last) : hn::Mul(ExpNegative(d, v), last);
+      StoreSome(result, d, y + i * a.inner + j, k);
+    });
   }
 }
 
@@ -113,55 +138,58 @@ void SoftmaxGradRow(const T* y, const T* dy, size_t n, double scale, T* dx) {
 }
 
 template <bool kLog, typename T>
-void SoftmaxGradColumns(const T* y, const T* dy, const SoftmaxRows& a, size_t k, T* dx) {
+void SoftmaxGradColumns(const T* y, const T* dy, const SoftmaxRows& a, size_t width, T* dx) {
+  using C = ComputeType<T>;
   const RowTag<T> d;
-  const SumFold add;
-  const auto s = hn::Set(d, static_cast<ComputeType<T>>(a.scale));
-  auto sum = hn::Zero(d);
+  const auto s = hn::Set(d, static_cast<C>(a.scale));
+  HWY_ALIGN C sums[kColumns];
+  std::fill(sums, sums + kColumns, C());
   for (int64_t i = 0; i < a.n * a.inner; i += a.inner) {
-    sum = add(sum, GradTerm<kLog>(d, LoadSome(d, y + i, k, 0), LoadSome(d, dy + i, k, 0)));
+    ForVectors(d, width, [&](size_t j, size_t k) TALLY_ROW_LAMBDA {
+      const auto v = LoadSome(d, y + i + j, k, 0), dv = LoadSome(d, dy + i + j, k, 0);
+      hn::Store(hn::Add(hn::Load(d, sums + j), GradTerm<kLog>(d, v, dv)), d, sums + j);
+    });
   }
   for (int64_t i = 0; i < a.n * a.inner; i += a.inner) {
-    const auto v = LoadSome(d, y + i, k, 0), dv = LoadSome(d, dy + i, k, 0);
-    StoreSome(GradResult<kLog>(d, v, dv, sum, s), d, dx + i, k);
+    ForVectors(d, width, [&](size_t j, size_t k) TALLY_ROW_LAMBDA {
+      const auto v = LoadSome(d, y + i + j, k, 0), dv = LoadSome(d, dy + i + j, k, 0);
+      StoreSome(GradResult<kLog>(d, v, dv, hn::Load(d, sums + j), s), d, dx + i + j, k);
+    });
   }
 }
 
+// Tasks are rows, or tiles of columns: task = outer * tiles + tile.
 template <bool kLog, typename T>
 void SoftmaxTasksOf(const SoftmaxRows& a, const T* x, T* y, int64_t begin, int64_t end) {
-  const RowTag<T> d;
-  const int64_t lanes = hn::Lanes(d);
-  for (int64_t r = begin; r < end; ++r) {
-    const T* from = x + r * a.n * a.inner;
-    T* to = y + r * a.n * a.inner;
-    if (a.inner == 1) {
-      const int64_t seen = a.Seen(r);
-      if (seen > 0) SoftmaxRow<kLog>(from, seen, a.scale, to);
-      std::fill(to + seen, to + a.n, T());
+  const int64_t tiles = SoftmaxTiles(a);
+  for (int64_t task = begin; task < end; ++task) {
+    const int64_t column = task % tiles * kColumns;
+    const int64_t first = task / tiles * a.n * a.inner + column;
+    if (a.inner > 1) {
+      SoftmaxColumns<kLog>(x + first, a, std::min(kColumns, a.inner - column), y + first);
+      continue;
     }
-    for (int64_t j = 0; a.inner > 1 && j < a.inner; j += lanes) {
-      const size_t k = std::min(lanes, a.inner - j);
-      SoftmaxColumns<kLog>(from + j, a.n, a.inner, k, a.scale, to + j);
-    }
+    const int64_t seen = a.Seen(task);
+    if (seen > 0) SoftmaxRow<kLog>(x + first, seen, a.scale, y + first);
+    std::fill(y + first + seen, y + first + a.n, T());
   }
 }
 
 template <bool kLog, typename T>
 void SoftmaxGradTasksOf(const SoftmaxRows& a, const T* y, const T* dy, T* dx, int64_t begin,
                         int64_t end) {
-  const RowTag<T> d;
-  const int64_t lanes = hn::Lanes(d);
-  for (int64_t r = begin; r < end; ++r) {
-    const int64_t first = r * a.n * a.inner;
-    if (a.inner == 1) {
-      const int64_t seen = a.Seen(r);
-      if (seen > 0) SoftmaxGradRow<kLog>(y + first, dy + first, seen, a.scale, dx + first);
-      std::fill(dx + first + seen, dx + first + a.n, T());
+  const int64_t tiles = SoftmaxTiles(a);
+  for (int64_t task = begin; task < end; ++task) {
+    const int64_t column = task % tiles * kColumns;
+    const int64_t first = task / tiles * a.n * a.inner + column;
+    if (a.inner > 1) {
+      const int64_t width = std::min(kColumns, a.inner - column);
+      SoftmaxGradColumns<kLog>(y + first, dy + first, a, width, dx + first);
+      continue;
     }
-    for (int64_t j = 0; a.inner > 1 && j < a.inner; j += lanes) {
-      const size_t k = std::min(lanes, a.inner - j);
-      SoftmaxGradColumns<kLog>(y + first + j, dy + first + j, a, k, dx + first + j);
-    }
+    const int64_t seen = a.Seen(task);
+    if (seen > 0) SoftmaxGradRow<kLog>(y + first, dy + first, seen, a.scale, dx + first);
+    std::fill(dx + first + seen, dx + first + a.n, T());
   }
 }
 
@@ -193,15 +221,17 @@ HWY_EXPORT(SoftmaxTasks);
 HWY_EXPORT(SoftmaxGradTasks);
 
 void RunSoftmaxRows(const SoftmaxRows& s, const void* x, void* y) {
-  ForRows(s.outer, s.n * s.inner, [&](int64_t begin, int64_t end) {
-    HWY_DYNAMIC_DISPATCH(SoftmaxTasks)(s, x, y, begin, end);
-  });
+  ForRows(s.outer * SoftmaxTiles(s), s.n * std::min(s.inner, kColumns),
+          [&](int64_t begin, int64_t end) {
+            HWY_DYNAMIC_DISPATCH(SoftmaxTasks)(s, x, y, begin, end);
+          });
 }
 
 void RunSoftmaxGradRows(const SoftmaxRows& s, const void* y, const void* dy, void* dx) {
-  ForRows(s.outer, s.n * s.inner, [&](int64_t begin, int64_t end) {
-    HWY_DYNAMIC_DISPATCH(SoftmaxGradTasks)(s, y, dy, dx, begin, end);
-  });
+  ForRows(s.outer * SoftmaxTiles(s), s.n * std::min(s.inner, kColumns),
+          [&](int64_t begin, int64_t end) {
+            HWY_DYNAMIC_DISPATCH(SoftmaxGradTasks)(s, y, dy, dx, begin, end);
+          });
 }
 
 }  // namespace tally
