@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -213,20 +214,22 @@ Tensors Split(const Tensor& x, absl::Span<const int64_t> sizes, int axis) {
     const TensorArg arg(x);
     return ApplyAll(kSplit, absl::MakeConstSpan(&arg, 1), SplitAttrs{*packed, axis});
   }
-  if (axis < -x.rank() || axis >= x.rank()) {
-    ThrowInvalid(absl::StrCat("split: axis ", axis, " of x: x is ", x.spec().ToString()));
+  // More parts than one node holds: at most 8 groups, each split again.
+  const size_t group = (sizes.size() + kMaxRank - 1) / kMaxRank;
+  std::vector<int64_t> sums;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    if (i % group == 0) sums.push_back(0);
+    if (sizes[i] < 0 || __builtin_add_overflow(sums.back(), sizes[i], &sums.back())) {
+      ThrowInvalid(
+          absl::StrCat("split: part ", i, " has size ", sizes[i], ": x is ", x.spec().ToString()));
+    }
   }
-  const int64_t dim = x.shape()[axis];
-  int64_t begin = 0;
+  const Tensors groups = Split(x, sums, axis);
   Tensors parts;
-  for (const int64_t size : sizes) {
-    if (size < 0 || size > dim - begin) break;
-    parts.push_back(Slice(x, axis, begin, begin + size));
-    begin += size;
-  }
-  if (parts.size() != sizes.size() || begin != dim) {
-    ThrowInvalid(absl::StrCat("split: the ", sizes.size(), " sizes do not add up to axis ", axis,
-                              ": x is ", x.spec().ToString()));
+  for (size_t g = 0; g < groups.size(); ++g) {
+    for (Tensor& part : Split(groups[g], sizes.subspan(g * group, group), axis)) {
+      parts.push_back(std::move(part));
+    }
   }
   return parts;
 }

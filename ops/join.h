@@ -20,7 +20,7 @@ Tensor Cat(absl::Span<const Tensor> tensors, int axis);
 // each the axis, then Cat.
 Tensor Stack(absl::Span<const Tensor> tensors, int axis);
 // Views of consecutive parts along `axis`; sizes add up to the dim. Up to 8 parts are one node
-// "split", whose gradient is one concatenation; more are slices.
+// "split", whose gradient is one concatenation; more are splits of splits.
 Tensors Split(const Tensor& x, absl::Span<const int64_t> sizes, int axis);
 // The same with equal parts. `parts` divides the dim.
 Tensors SplitEvenly(const Tensor& x, int64_t parts, int axis);

@@ -101,10 +101,15 @@ TEST(Split, GivesConsecutiveViews) {
 }
 
 TEST(Split, TakesMoreThanEightParts) {
-  const Tensor x = Range({10});
-  const Tensors parts = SplitEvenly(x, 10, 0);
-  ASSERT_EQ(parts.size(), 10u);
-  EXPECT_EQ(parts[9].Item(), 9);
+  const Tensor x = Range({100});
+  const Tensors parts = SplitEvenly(x, 100, 0);
+  ASSERT_EQ(parts.size(), 100u);
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(parts[i].Item(), i);
+  EXPECT_TRUE(SharesStorage(parts[99], x));
+  const Tensors uneven = Split(x, {1, 2, 3, 4, 5, 6, 7, 8, 9, 55}, 0);
+  ASSERT_EQ(uneven.size(), 10u);
+  EXPECT_EQ(uneven[4].ToVector<float>(), (std::vector<float>{10, 11, 12, 13, 14}));
+  EXPECT_EQ(uneven[9].dim(0), 55);
 }
 
 TEST(Split, RefusesSizesThatDoNotAddUp) {
@@ -117,6 +122,10 @@ TEST(Split, RefusesSizesThatDoNotAddUp) {
               Split(x, {2, 2}, 1);
             }),
             "split: the sizes leave 1 of axis 1 over: x is f32[2,5]");
+  EXPECT_EQ(MessageOf([&] {
+              Split(x, {1, 1, 1, 1, 1, 1, 1, 1, -3}, 1);
+            }),
+            "split: part 8 has size -3: x is f32[2,5]");
   EXPECT_EQ(MessageOf([&] { SplitEvenly(x, 2, 1); }),
             "split: 2 equal parts of axis 1: x is f32[2,5]");
 }
