@@ -34,8 +34,8 @@ struct GemmArgs {
   Operand a, b;
   Output c;
   double alpha = 1, beta = 0;
-  DType compute = DType::kF32;   // f64 for f64 operands; f32 for every other float
-  const void* bias = nullptr;    // n elements of c's dtype, added to each row; null: none
+  DType compute = DType::kF32;  // f64 for f64 operands; f32 for every other float
+  const void* bias = nullptr;   // n elements of c's dtype, added to each row; null: none
 };
 
 // The same product in BLAS terms: C(rows×cols) column-major with leading dimension ldc, equal to
@@ -71,7 +71,8 @@ GemmCall ToColumnMajor(const GemmArgs& args);
 void GemmCpu(const GemmArgs& args) noexcept;
 
 enum class GemmLibrary : uint8_t { kOneDnn, kCblas };
-// The fixed rule for f32, never by timing. TALLY_GEMM=onednn|cblas in the environment forces one.
+// The fixed rule for f32: by the shape and by the kernels OpenBLAS has for this CPU, never by
+// timing. Without oneDNN always CBLAS. TALLY_GEMM=onednn|cblas in the environment forces one.
 GemmLibrary ChooseGemmLibrary(const GemmCall& call);
 // Forces a library for this process (benchmarks); false: back to the rule.
 void ForceGemmLibrary(bool force, GemmLibrary library);

@@ -1,6 +1,8 @@
 // The only file that includes CBLAS.
 #include <cblas.h>
 
+#include <string_view>
+
 #include "tally/tensor/check.h"
 #include "tally/tensor/gemm_libraries.h"
 
@@ -11,7 +13,20 @@ CBLAS_TRANSPOSE Op(const GemmCall::Operand& operand) {
   return operand.transposed ? CblasTrans : CblasNoTrans;
 }
 
+CblasKernels KernelsOf(std::string_view core) {
+  if (core == "SkylakeX" || core == "Cooperlake" || core == "SapphireRapids") {
+    return CblasKernels::kAvx512;
+  }
+  if (core == "Haswell" || core == "Zen") return CblasKernels::kAvx2;
+  return CblasKernels::kOld;
+}
+
 }  // namespace
+
+CblasKernels CblasKernelsHere() noexcept {
+  static const CblasKernels kernels = KernelsOf(openblas_get_corename());
+  return kernels;
+}
 
 void CblasGemm(const GemmCall& c) noexcept {
   const int rows = static_cast<int>(c.rows), cols = static_cast<int>(c.cols);

@@ -15,6 +15,12 @@ namespace tally::internal {
 
 // Every extent and leading dimension must pass FitsCblas.
 void CblasGemm(const GemmCall& call) noexcept;
+
+// The vector instructions of the kernels that OpenBLAS picked for this CPU. It falls back to
+// kernels of 2004 on one that is newer than itself.
+enum class CblasKernels : uint8_t { kOld, kAvx2, kAvx512 };
+CblasKernels CblasKernelsHere() noexcept;
+
 // Adds nothing when HasOneDnn() is false; then it must not be called.
 bool HasOneDnn() noexcept;
 void OneDnnGemm(const GemmCall& call) noexcept;

@@ -14,10 +14,10 @@
 #include "tally/tensor/dtype_dispatch.h"
 #include "tally/tensor/gemm_libraries.h"
 
-// The conversions of f16 are single instructions from Haswell on, and library calls before.
+// Conversions are bound by arithmetic until they are vectorised widely.
 #if defined(__x86_64__) && defined(__gnu_linux__) && !defined(__SANITIZE_ADDRESS__)
 #define TALLY_CONVERT_CLONES \
-  __attribute__((target_clones("arch=skylake-avx512", "arch=haswell", "default")))
+  __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #else
 #define TALLY_CONVERT_CLONES
 #endif

@@ -135,7 +135,7 @@ TEST(ToColumnMajor, DescribesTheSameProduct) {
   }
 }
 
-TEST(ChooseGemmLibrary, DependsOnTheShapeAlone) {
+TEST(ChooseGemmLibrary, DoesNotLookAtAddresses) {
   GemmArgs args;
   args.m = 2048, args.n = 1152, args.k = 384;
   args.b.transposed = true;
