@@ -11,6 +11,7 @@
 #include "tally/ops/dropout.h"
 #include "tally/ops/gather.h"
 #include "tally/ops/join.h"
+#include "tally/ops/linear.h"
 #include "tally/ops/matmul.h"
 #include "tally/ops/norm.h"
 #include "tally/ops/optimizer_step.h"
@@ -47,6 +48,7 @@ struct Table {
     Add(JoinOps());
     Add(GatherOps());
     Add(MatMulOps());
+    Add(LinearOps());
     Add(ReduceOps());
     Add(SoftmaxOps());
     Add(CrossEntropyOps());

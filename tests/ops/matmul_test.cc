@@ -7,27 +7,20 @@
 #include <vector>
 
 #include "tally/ops/apply.h"
-#include "tally/ops/recorder.h"
+#include "tally/ops/product.h"
 #include "tally/ops/view.h"
+#include "tally/tests/ops/gradient_rule_helpers.h"
+#include "tally/tests/ops/product_helpers.h"
 
 namespace tally {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using namespace product_helpers;
 
 Tensor F64(const std::vector<double>& values, const Shape& shape) {
   return Tensor::FromVector(values, shape);
-}
-
-// Integers from -3 to 3, so that every float type holds them and sums are exact.
-Tensor SmallIntegers(const TensorSpec& spec, uint32_t seed) {
-  std::vector<double> values(spec.numel());
-  for (double& v : values) {
-    seed = seed * 1664525u + 1013904223u;
-    v = static_cast<int>(seed >> 24) % 7 - 3;
-  }
-  return Tensor::FromDoubles(values, spec);
 }
 
 // NumPy's definition with loops, on host values; counts two FLOPs per multiply-add.
@@ -120,27 +113,6 @@ const std::vector<Case>& Cases() {
 std::string Text(const Case& c) {
   return c.a.ToString() + (c.t.a ? "T" : "") + " " + c.b.ToString() + (c.t.b ? "T" : "");
 }
-
-// Names of the ops that ran, and the specs of what they made.
-class Listing : public Recorder {
- public:
-  Listing() : saved_(CurrentContext().recorder) { CurrentContext().recorder = this; }
-  ~Listing() override { CurrentContext().recorder = saved_; }
-  void OnOp(const OpDef& op, const Attrs&, absl::Span<const Tensor* const>,
-            absl::Span<Tensor> out) override {
-    if (op.kind == OpKind::kView) return;
-    names.push_back(op.name);
-    specs.push_back(out[0].spec().ToString());
-  }
-  absl::Status BeforeUpdate(const OpDef&, const Tensor&) override { return absl::OkStatus(); }
-  ScopeId EnterScope(ScopeId parent, absl::string_view) override { return parent; }
-  void OnName(const Tensor&, absl::string_view) override {}
-
-  std::vector<std::string> names, specs;
-
- private:
-  Recorder* saved_;
-};
 
 std::string ErrorOf(const TensorSpec& a, const TensorSpec& b, MatMulTranspose t = {}) {
   try {
@@ -320,77 +292,37 @@ TEST(MatMul, ReadsBroadcastLeadingAxesInPlace) {
   ExpectReadInPlace(Expand(F32({1, 2, 3}), Shape{4, 2, 3}), F32({4, 3, 5}));
 }
 
-// One gradient rule, called as the walk calls it. What it does not declare is not there.
-Tensor RuleOf(const OpDef& op, int rule, const Tensors& in, const Tensor& dy, const Attrs& attrs) {
-  const GradRule& r = op.grads[rule];
-  Tensors kept(in.size());
-  absl::InlinedVector<const TensorSpec*, 4> in_specs;
-  for (size_t i = 0; i < in.size(); ++i) {
-    if (r.reads.in() >> i & 1) kept[i] = in[i];
-    in_specs.push_back(&in[i].spec());
-  }
-  const TensorSpec* const out_spec = &dy.spec();
-  const Tensor out;
-  const bool needs[] = {true, true, true};
-  return r.fn(GradArgs({.op = &op,
-                        .declared = r.reads,
-                        .in = kept,
-                        .out = absl::MakeConstSpan(&out, 1),
-                        .dy = absl::MakeConstSpan(&dy, 1),
-                        .in_specs = in_specs,
-                        .out_specs = absl::MakeConstSpan(&out_spec, 1),
-                        .needs = absl::MakeConstSpan(needs, in.size()),
-                        .attrs = &attrs}))[0];
+TEST(MatMul, CopiesMatricesWithoutUnitStride) {
+  const Tensor a = Slice(F32({4, 6}), 1, 0, 6, 2);
+  EXPECT_FALSE(ProductTakes(a));
+  const Tensor b = F32({3, 2}, 2);
+  EXPECT_EQ(MatMul(a, b).ToDoubles(), Product(a, b, {}, {}).values);
 }
 
-// Sums the leading and stretched axes of `values` away, as the reverse walk does.
-std::vector<double> SummedTo(const Tensor& t, const Shape& shape) {
-  std::vector<double> sums(shape.numel());
-  const std::vector<double> values = t.ToDoubles();
-  for (int64_t i = 0; i < t.numel(); ++i) {
-    int64_t rest = i, at = 0, step = 1;
-    for (int back = 1; back <= t.rank(); ++back) {
-      const int64_t x = rest % t.dim(-back);
-      rest /= t.dim(-back);
-      if (back > shape.rank()) continue;
-      if (shape[-back] > 1) at += x * step;
-      step *= shape[-back];
-    }
-    sums[at] += values[i];
-  }
-  return sums;
+TEST(MatMul, CopiesRowsThatRepeat) {
+  const Tensor a = Expand(F32({1, 3}), Shape{4, 3});
+  EXPECT_FALSE(ProductTakes(a));
+  const Tensor b = F32({3, 2}, 2);
+  EXPECT_EQ(MatMul(a, b).ToDoubles(), Product(a, b, {}, {}).values);
 }
 
-// d(Σ dy·y)/d(in[which]) by changing one element at a time. y is linear in each operand, so a step
-// of 1 is exact.
-std::vector<double> ByDifferences(Tensors in, size_t which, const Tensor& dy, MatMulTranspose t) {
-  const auto loss = [&] {
-    const std::vector<double> y = MatMul(in[0], in[1], t).ToDoubles(), d = dy.ToDoubles();
-    double sum = 0;
-    for (size_t i = 0; i < y.size(); ++i) sum += y[i] * d[i];
-    return sum;
-  };
-  const Tensor kept = in[which];
-  const double before = loss();
-  std::vector<double> gradient;
-  for (int64_t i = 0; i < kept.numel(); ++i) {
-    std::vector<double> values = kept.ToDoubles();
-    values[i] += 1;
-    in[which] = Tensor::FromDoubles(values, kept.spec());
-    gradient.push_back(loss() - before);
-  }
-  return gradient;
+using Operands = std::vector<Tensor>;
+
+Tensor GradientOf(const Operands& in, MatMulTranspose t, const Tensor& dy, int which) {
+  return GradientByRule(kMatMul, in, MatMulAttrs{t.a, t.b}, dy, which, /*create_graph=*/false);
 }
 
 TEST(MatMul, HasTheGradientsOfDifferences) {
   for (const Case& c : Cases()) {
     SCOPED_TRACE(Text(c));
-    if (c.t.a && c.a.rank() > 2 && c.b.rank() <= 2) continue;  // folding these rows needs a copy
-    const Tensors in = {SmallIntegers({DType::kF64, c.a}, 1), SmallIntegers({DType::kF64, c.b}, 2)};
+    const Operands in = {SmallIntegers({DType::kF64, c.a}, 1),
+                         SmallIntegers({DType::kF64, c.b}, 2)};
     const Tensor dy = SmallIntegers({DType::kF64, c.y}, 3);
     for (int which = 0; which < 2; ++which) {
-      const Tensor grad = RuleOf(kMatMul, which, in, dy, MatMulAttrs{c.t.a, c.t.b});
-      EXPECT_EQ(SummedTo(grad, in[which].shape()), ByDifferences(in, which, dy, c.t));
+      const Tensor grad = GradientOf(in, c.t, dy, which);
+      EXPECT_EQ(SummedTo(grad, in[which].shape()),
+                ByDifferences(in, which, dy,
+                              [&](const Operands& at) { return MatMul(at[0], at[1], c.t); }));
     }
   }
 }
@@ -399,28 +331,34 @@ TEST(MatMul, DifferentiatesByOneProductForEachOperand) {
   for (const Case& c : Cases()) {
     SCOPED_TRACE(Text(c));
     if (c.t.a && c.a.rank() > 2 && c.b.rank() <= 2) continue;  // folding these rows needs a copy
-    const Tensors in = {SmallIntegers({DType::kF64, c.a}, 1), SmallIntegers({DType::kF64, c.b}, 2)};
+    const Operands in = {SmallIntegers({DType::kF64, c.a}, 1),
+                         SmallIntegers({DType::kF64, c.b}, 2)};
     const Tensor dy = SmallIntegers({DType::kF64, c.y}, 3);
     for (int which = 0; which < 2; ++which) {
       Listing listing;
-      RuleOf(kMatMul, which, in, dy, MatMulAttrs{c.t.a, c.t.b});
-      EXPECT_THAT(listing.names, ElementsAre("matmul"));
+      GradientOf(in, c.t, dy, which);
+      EXPECT_THAT(listing.names, ElementsAre("matmul", "matmul"));  // forward, backward
     }
   }
 }
 
 TEST(MatMul, FoldsRowsInTheGradientOfAWeight) {
-  const Tensors in = {F32({2, 3, 4, 8}), F32({8, 5})};
   Listing listing;
-  RuleOf(kMatMul, 1, in, F32({2, 3, 4, 5}), MatMulAttrs{});
-  EXPECT_THAT(listing.specs, ElementsAre("f32[8,5]"));
+  GradientOf({F32({2, 3, 4, 8}), F32({8, 5})}, {}, F32({2, 3, 4, 5}), 1);
+  EXPECT_EQ(listing.specs.back(), "f32[8,5]");
+}
+
+TEST(MatMul, FoldsTransposedRowsByOneCopy) {
+  Listing listing;
+  GradientOf({F32({3, 8, 4}), F32({8, 5})}, {.a = true}, F32({3, 4, 5}), 1);
+  EXPECT_THAT(listing.names, ElementsAre("matmul", "contiguous", "matmul"));
+  EXPECT_EQ(listing.specs.back(), "f32[8,5]");
 }
 
 TEST(MatMul, GivesAWeightItsOwnLayoutBack) {
-  const Tensors in = {F32({2, 3, 8}), F32({5, 8})};
   Listing listing;
-  RuleOf(kMatMul, 1, in, F32({2, 3, 5}), MatMulAttrs{.transpose_b = true});
-  EXPECT_THAT(listing.specs, ElementsAre("f32[5,8]"));
+  GradientOf({F32({2, 3, 8}), F32({5, 8})}, {.b = true}, F32({2, 3, 5}), 1);
+  EXPECT_EQ(listing.specs.back(), "f32[5,8]");
 }
 
 }  // namespace
