@@ -16,7 +16,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "tally/io/byte_reader.h"
-#include "tally/tensor/tensor.h"
+#include "tally/tensor/named_tensor.h"
 
 namespace tally {
 
@@ -64,11 +64,6 @@ class SafetensorsFile {
   std::vector<SafetensorsEntry> tensors_;
   absl::flat_hash_map<std::string, size_t> index_;  // name to position in tensors_
   TextPairs metadata_;
-};
-
-struct NamedTensor {
-  std::string name;
-  Tensor tensor;
 };
 
 // Writes a file that appears whole or not at all. Tensors go largest alignment first, then by name,

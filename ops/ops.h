@@ -10,6 +10,7 @@
 #include "tally/ops/dropout.h"
 #include "tally/ops/gather.h"
 #include "tally/ops/join.h"
+#include "tally/ops/linear.h"
 #include "tally/ops/matmul.h"
 #include "tally/ops/norm.h"
 #include "tally/ops/optimizer_step.h"

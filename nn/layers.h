@@ -1,0 +1,66 @@
+// Layers: plain structs of parameters with a call operator. `name` is the
+// prefix of the parameters' names and, where a layer opens one, the name of its
+// scope.
+#ifndef TALLY_NN_LAYERS_H_
+#define TALLY_NN_LAYERS_H_
+
+#include <string>
+
+#include "tally/nn/parameters.h"
+
+namespace tally {
+
+// y = x Wᵀ + b with W [out,in], as PyTorch's Linear; or y = x W + b with W
+// [in,out] (GPT-2's Conv1D).
+struct LinearOptions {
+  bool bias = true;
+  bool in_out = false;  // W is [in,out]
+  double std = 0;       // of the normal initialisation; 0: uniform in ±1/sqrt(in), as PyTorch
+};
+
+class LinearLayer {
+ public:
+  LinearLayer() = default;
+  LinearLayer(Parameters& parameters, const std::string& name, int64_t in, int64_t out,
+              const LinearOptions& options = {});
+  // x[..., in] -> [..., out]
+  Tensor operator()(const Tensor& x) const;
+  const Tensor& weight() const { return weight_; }
+  const Tensor& bias() const { return bias_; }
+
+ private:
+  Tensor weight_, bias_;
+  bool in_out_ = false;
+};
+
+class EmbeddingLayer {
+ public:
+  EmbeddingLayer() = default;
+  EmbeddingLayer(Parameters& parameters, const std::string& name, int64_t rows, int64_t width,
+                 double std = 1);
+  // ids[...] (i64 or i32) -> [..., width]
+  Tensor operator()(const Tensor& ids) const;
+  const Tensor& weight() const { return weight_; }
+
+ private:
+  Tensor weight_;
+};
+
+// Over the last axis, with weight and bias.
+class LayerNormLayer {
+ public:
+  LayerNormLayer() = default;
+  LayerNormLayer(Parameters& parameters, const std::string& name, int64_t width, double eps = 1e-5);
+  Tensor operator()(const Tensor& x) const;
+
+ private:
+  Tensor weight_, bias_;
+  double eps_ = 1e-5;
+};
+
+// Dropout with its own place in the random sequence. Does nothing at p = 0.
+Tensor DropoutIf(const Tensor& x, double p, Random* random);
+
+}  // namespace tally
+
+#endif  // TALLY_NN_LAYERS_H_

@@ -1,0 +1,114 @@
+#include "tally/nn/mlp.h"
+
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "tally/ops/ops.h"
+#include "tally/ops/recorder.h"
+
+namespace tally {
+namespace {
+
+constexpr const char* kActivationNames[] = {"relu", "gelu", "gelu_tanh", "silu", "tanh"};
+
+void RequirePositive(const char* model, const char* what, int64_t value) {
+  if (value < 1)
+    ThrowInvalid(absl::StrCat(model, ": ", what, " is ", value, "; it must be 1 or more"));
+}
+
+}  // namespace
+
+const char* Name(Activation activation) { return kActivationNames[static_cast<int>(activation)]; }
+
+bool ActivationFromName(absl::string_view name, Activation* activation) {
+  for (int i = 0; i < 5; ++i) {
+    if (name == kActivationNames[i]) {
+      *activation = static_cast<Activation>(i);
+      return true;
+    }
+  }
+  return false;
+}
+
+Tensor Activate(Activation activation, const Tensor& x) {
+  switch (activation) {
+    case Activation::kRelu:
+      return Relu(x);
+    case Activation::kGelu:
+      return Gelu(x);
+    case Activation::kGeluTanh:
+      return GeluTanh(x);
+    case Activation::kSilu:
+      return Silu(x);
+    case Activation::kTanh:
+      return Tanh(x);
+  }
+  TALLY_CHECK(false) << "activation";
+  return x;
+}
+
+Mlp::Mlp(Parameters& parameters, const MlpConfig& config) : config_(config) {
+  if (config.sizes.size() < 2) ThrowInvalid("mlp: wants at least an input and an output size");
+  for (int64_t size : config.sizes) RequirePositive("mlp", "a size", size);
+  for (size_t i = 0; i + 1 < config.sizes.size(); ++i) {
+    layers_.emplace_back(parameters, absl::StrCat("layers.", i), config.sizes[i],
+                         config.sizes[i + 1], LinearOptions{.bias = config.bias});
+  }
+}
+
+Tensor Mlp::operator()(const Tensor& x) const {
+  Tensor h = x;
+  for (size_t i = 0; i < layers_.size(); ++i) {
+    Scope scope(absl::StrCat("layers.", i));
+    h = layers_[i](h);
+    if (i + 1 < layers_.size()) h = Activate(config_.activation, h);
+  }
+  return h;
+}
+
+Tensor Mlp::Loss(const Tensor& x, const Tensor& targets) const {
+  const Tensor logits = (*this)(x);
+  Scope scope("loss");
+  return CrossEntropy(logits, targets);
+}
+
+Cruncher::Cruncher(Parameters& parameters, const CruncherConfig& config) {
+  RequirePositive("cruncher", "width", config.width);
+  RequirePositive("cruncher", "layers", config.layers);
+  const double std = config.scaled ? 1 / std::sqrt(static_cast<double>(config.width)) : 1;
+  for (int64_t i = 0; i < config.layers; ++i) {
+    weights_.push_back(parameters.Normal(absl::StrCat("layers.", i, ".weight"),
+                                         {config.width, config.width}, std));
+  }
+  head_ = parameters.Normal("final.weight", {config.width, 1}, std);
+}
+
+Tensor Cruncher::operator()(const Tensor& x) const {
+  Tensor h = x;
+  for (size_t i = 0; i < weights_.size(); ++i) {
+    Scope scope(absl::StrCat("layers.", i));
+    h = MatMul(h, weights_[i]);
+  }
+  Scope scope("final");
+  return Squeeze(MatMul(h, head_), -1);
+}
+
+Tensor Cruncher::Loss(const Tensor& x, const Tensor& target) const {
+  const Tensor y = (*this)(x);
+  Scope scope("loss");
+  return Mean(Square(Sub(y, target)));
+}
+
+TwoLayerLinear::TwoLayerLinear(Parameters& parameters, const TwoLayerConfig& config) {
+  RequirePositive("two_layer", "in", config.in);
+  RequirePositive("two_layer", "out", config.out);
+  const double std = 1 / std::sqrt(static_cast<double>(config.in));
+  w1_ = parameters.Normal("w1", {config.in, config.in}, std);
+  w2_ = parameters.Normal("w2", {config.in, config.out}, std);
+}
+
+Tensor TwoLayerLinear::operator()(const Tensor& x) const { return MatMul(MatMul(x, w1_), w2_); }
+
+Tensor TwoLayerLinear::Loss(const Tensor& x) const { return Mean(Square((*this)(x))); }
+
+}  // namespace tally
