@@ -1,0 +1,128 @@
+#include "tally/tools/common/trace.h"
+
+#include <algorithm>
+#include <regex>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "tally/ops/update.h"
+#include "tally/optim/adamw.h"
+#include "tally/optim/clip.h"
+#include "tally/optim/sgd.h"
+
+namespace tally {
+namespace {
+
+// Positions of the parameters that are trained.
+absl::StatusOr<std::vector<size_t>> Trained(const Parameters& parameters,
+                                            const std::string& freeze) {
+  std::vector<size_t> trained;
+  std::regex regex;
+  if (!freeze.empty()) {
+    try {
+      regex = std::regex(freeze);
+    } catch (const std::regex_error& e) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("freeze: '", freeze, "' is not a regular expression: ", e.what()));
+    }
+  }
+  for (size_t i = 0; i < parameters.named().size(); ++i) {
+    if (freeze.empty() || !std::regex_search(parameters.named()[i].name, regex))
+      trained.push_back(i);
+  }
+  if (!freeze.empty() && trained.size() == parameters.named().size()) {
+    return absl::InvalidArgumentError(absl::StrCat("freeze: no parameter matches '", freeze, "'"));
+  }
+  if (trained.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("freeze: '", freeze, "' leaves nothing to train"));
+  }
+  return trained;
+}
+
+absl::StatusOr<Trace> Run(const FamilyConfig& config, const TraceOptions& options) {
+  Parameters parameters(Random(0, RandomStream::kInit), options.dtype, options.device);
+  const std::unique_ptr<Model> model = MakeModel(parameters, config);
+  TALLY_ASSIGN_OR_RETURN(const std::vector<size_t> trained, Trained(parameters, options.freeze));
+  std::vector<Tensor> params;
+  for (size_t i : trained) params.push_back(parameters.named()[i].tensor);
+  std::unique_ptr<Optimizer> optimizer;
+  if (options.phase == TracePhase::kTrain) {
+    TALLY_ASSIGN_OR_RETURN(optimizer, MakeOptimizer(options.optimizer));
+    // A first step on meta makes the state; any tensors of the right specs serve as gradients.
+    if (options.device.is_meta()) optimizer->Step(params, params);
+  }
+  Trace trace;
+  trace.sequence =
+      options.sequence > 0 ? options.sequence : std::min<int64_t>(ContextOf(config), 1024);
+  Random data(0, RandomStream::kData), dropout(0, RandomStream::kDropout);
+  std::vector<Batch> batches;
+  for (int64_t i = 0; i < options.accumulate; ++i) {
+    batches.push_back(model->MakeBatch(options.batch, trace.sequence, data));
+    trace.tokens += batches.back().tokens;
+  }
+  Tape tape;
+  if (options.phase == TracePhase::kForward) {
+    const Tensor loss = model->Loss(batches[0], nullptr);
+    trace.graph = tape.Finish();
+  } else {
+    tape.Watch(params);
+    const Tensor loss =
+        RunStep(tape, {*model, batches, params, optimizer.get(), &dropout, options.clip});
+    trace.graph = tape.Finish();
+  }
+  trace.parameters = parameters.named();
+  return trace;
+}
+
+}  // namespace
+
+Tensor RunStep(Tape& tape, const StepArgs& args) {
+  Tensors sums;
+  Tensor loss;
+  for (const Batch& batch : args.batches) {
+    loss = args.model.Loss(batch, args.dropout);
+    Tensors grads = tape.Gradient(loss, args.params);
+    if (sums.empty()) {
+      sums = std::move(grads);
+      continue;
+    }
+    ScopedPhase phase(Phase::kBackward);
+    Scope scope("accumulate");
+    for (size_t i = 0; i < sums.size(); ++i) {
+      AddInPlace(sums[i], grads[i]);
+      grads[i] = Tensor();
+    }
+  }
+  if (args.optimizer == nullptr) return loss;
+  if (args.clip > 0) ClipByGlobalNorm(sums, args.clip);
+  args.optimizer->Step(args.params, sums);
+  return loss;
+}
+
+const std::vector<std::string>& OptimizerNames() {
+  static const std::vector<std::string>* const names =
+      new std::vector<std::string>{"adamw", "sgd", "sgd-momentum"};
+  return *names;
+}
+
+absl::StatusOr<std::unique_ptr<Optimizer>> MakeOptimizer(const std::string& name, double lr) {
+  std::unique_ptr<Optimizer> optimizer;
+  if (name == "adamw") optimizer = std::make_unique<AdamW>(AdamWOptions{.lr = lr});
+  if (name == "sgd") optimizer = std::make_unique<Sgd>(SgdOptions{.lr = lr});
+  if (name == "sgd-momentum")
+    optimizer = std::make_unique<Sgd>(SgdOptions{.lr = lr, .momentum = 0.9});
+  if (optimizer != nullptr) return optimizer;
+  return absl::NotFoundError(absl::StrCat("there is no optimizer ", name, "; there are ",
+                                          absl::StrJoin(OptimizerNames(), ", ")));
+}
+
+absl::StatusOr<Trace> TraceModel(const FamilyConfig& config, const TraceOptions& options) {
+  try {
+    return Run(config, options);
+  } catch (const Error& e) {
+    return e.status();
+  }
+}
+
+}  // namespace tally

@@ -1,0 +1,61 @@
+// TraceModel: one training step of a built-in family, run on meta or cpu under a tape.
+#ifndef TALLY_TOOLS_COMMON_TRACE_H_
+#define TALLY_TOOLS_COMMON_TRACE_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "tally/autograd/tape.h"
+#include "tally/nn/model.h"
+#include "tally/optim/optimizer.h"
+
+namespace tally {
+
+enum class TracePhase : uint8_t { kForward, kBackward, kTrain };
+
+struct TraceOptions {
+  TracePhase phase = TracePhase::kTrain;
+  int64_t batch = 1;
+  int64_t sequence = 0;  // 0: the context, at most 1,024
+  DType dtype = DType::kF32;
+  std::string optimizer = "adamw";  // kTrain: see MakeOptimizer
+  int64_t accumulate = 1;           // micro-batches of `batch` a step
+  double clip = 0;                  // kTrain: global norm of the gradients; 0: none
+  std::string freeze;               // regular expression: parameters whose names contain a match
+  Device device = kMeta;
+};
+
+struct Trace {
+  Graph graph;
+  std::vector<NamedTensor> parameters;
+  int64_t sequence = 0;  // as used
+  int64_t tokens = 0;    // rows of the loss, over all micro-batches
+};
+
+// One step on `tape`: the loss and gradients of each micro-batch, their sum, then (where there is
+// an optimizer) clipping and the update. Returns the last micro-batch's loss, not yet read by the
+// host.
+struct StepArgs {
+  const Model& model;
+  const std::vector<Batch>& batches;
+  const std::vector<Tensor>& params;
+  Optimizer* optimizer = nullptr;
+  Random* dropout = nullptr;
+  double clip = 0;
+};
+Tensor RunStep(Tape& tape, const StepArgs& args);
+
+// "adamw", "sgd", "sgd-momentum"; kNotFound lists them.
+absl::StatusOr<std::unique_ptr<Optimizer>> MakeOptimizer(const std::string& name, double lr = 1e-3);
+const std::vector<std::string>& OptimizerNames();
+
+// A step as it is in the middle of a run: the optimizer's state exists already. Dropout is on where
+// the config has it, in phases other than kForward. kForward watches nothing. Errors: sizes that do
+// not fit (kInvalidArgument), a regular expression that is none or matches no parameter.
+absl::StatusOr<Trace> TraceModel(const FamilyConfig& config, const TraceOptions& options);
+
+}  // namespace tally
+
+#endif  // TALLY_TOOLS_COMMON_TRACE_H_
