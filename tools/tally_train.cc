@@ -1,0 +1,240 @@
+// tally-train: trains a small GPT byte by byte on a text file and writes model.bin with its graph.
+#include <omp.h>
+
+#include <chrono>
+#include <cstdio>
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "tally/analysis/cost_report.h"
+#include "tally/analysis/memory.h"
+#include "tally/analysis/residuals.h"
+#include "tally/io/model_config.h"
+#include "tally/io/model_file.h"
+#include "tally/io/text.h"
+#include "tally/optim/adamw.h"
+#include "tally/optim/schedule.h"
+#include "tally/optim/sgd.h"
+#include "tally/tools/common/flags.h"
+#include "tally/tools/common/trace.h"
+#include "tally/tools/tally_train/corpus.h"
+
+namespace tally {
+namespace {
+
+struct Options {
+  Gpt2Config model{.vocab = 256, .context = 128, .width = 128, .layers = 4, .heads = 4};
+  int64_t steps = 200, batch = 8, every = 20, threads = 0, sample = 0, accumulate = 1;
+  int64_t seed_init = 1, seed_dropout = 2, seed_data = 3;
+  double lr = 1e-3, clip = 1.0, temperature = 0.8;
+  std::string optimizer = "adamw", out = "model.bin";
+  bool quiet = false, help = false, version = false;
+};
+
+Flags MakeFlags(Options& o) {
+  Flags flags(
+      "tally-train [TEXT] [flags]",
+      "Trains a GPT byte by byte on TEXT (default: this project's own text) and writes the\n"
+      "model with the graph of its last step.");
+  flags.Group("Model");
+  flags.Integer("width", &o.model.width, 1, 1 << 16, "model width d");
+  flags.Integer("layers", &o.model.layers, 1, 1000, "blocks");
+  flags.Integer("heads", &o.model.heads, 1, 1 << 12, "attention heads; must divide the width");
+  flags.Integer("context", &o.model.context, 1, 1 << 16, "sequence length");
+  flags.Real("dropout", &o.model.dropout, 0, 0.99, "dropout rate");
+  flags.Group("Training");
+  flags.Integer("steps", &o.steps, 1, 1000000000, "steps");
+  flags.Integer("batch", &o.batch, 1, 1 << 20, "sequences a micro-batch");
+  flags.Integer("accumulate", &o.accumulate, 1, 1 << 16, "micro-batches a step");
+  flags.Choice("optimizer", &o.optimizer, OptimizerNames(), "optimizer");
+  flags.Real("lr", &o.lr, 0, 1e6, "peak learning rate; cosine down to a tenth after a short rise");
+  flags.Real("clip", &o.clip, 0, 1e9, "global norm that gradients are clipped to; 0: never");
+  flags.Integer("threads", &o.threads, 0, 1024, "threads; 0: all cores");
+  flags.Group("Randomness");
+  flags.Integer("seed-init", &o.seed_init, 0, INT64_MAX, "seed of the initial weights");
+  flags.Integer("seed-dropout", &o.seed_dropout, 0, INT64_MAX, "seed of dropout");
+  flags.Integer("seed-data", &o.seed_data, 0, INT64_MAX, "seed of the data order");
+  flags.Group("Output");
+  flags.Text("out", &o.out, "FILE", "where the model goes");
+  flags.Integer("every", &o.every, 1, 1000000000, "steps between two lines");
+  flags.Integer("sample", &o.sample, 0, 100000, "bytes of text to generate at the end");
+  flags.Real("temperature", &o.temperature, 0.01, 100, "of the sample");
+  flags.Switch("quiet", &o.quiet, "only the last lines");
+  flags.Switch("help", &o.help, "this text");
+  flags.Switch("version", &o.version, "the version");
+  return flags;
+}
+
+int Fail(int code, const absl::Status& status) {
+  std::fprintf(stderr, "tally-train: %s\n", std::string(status.message()).c_str());
+  return code;
+}
+
+double Seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+void SetRate(Optimizer& optimizer, double lr) {
+  if (auto* adamw = dynamic_cast<AdamW*>(&optimizer)) adamw->set_lr(lr);
+  if (auto* sgd = dynamic_cast<Sgd*>(&optimizer)) sgd->set_lr(lr);
+}
+
+class Trainer {
+ public:
+  Trainer(const Options& options, std::string text)
+      : o_(options),
+        text_(std::move(text)),
+        parameters_(Random(options.seed_init, RandomStream::kInit)),
+        model_(MakeModel(parameters_, options.model)),
+        params_(parameters_.tensors()),
+        dropout_(options.seed_dropout, RandomStream::kDropout),
+        data_(options.seed_data, RandomStream::kData) {}
+
+  absl::Status Run();
+
+ private:
+  absl::Status Predict();
+  void Step(int64_t step, Optimizer& optimizer);
+  void PrintEnd() const;
+  absl::Status Save() const;
+
+  const Options& o_;
+  std::string text_;
+  Parameters parameters_;
+  std::unique_ptr<Model> model_;
+  std::vector<Tensor> params_;
+  Random dropout_, data_;
+  Graph graph_;  // of the last step
+  int64_t predicted_peak_ = 0, measured_peak_ = 0;
+  double loss_ = 0;
+};
+
+// The same step on meta, before anything runs.
+absl::Status Trainer::Predict() {
+  TALLY_ASSIGN_OR_RETURN(const Trace trace, TraceModel(o_.model, {.batch = o_.batch,
+                                                                  .sequence = o_.model.context,
+                                                                  .optimizer = o_.optimizer,
+                                                                  .accumulate = o_.accumulate,
+                                                                  .clip = o_.clip}));
+  const MemoryReport memory = AnalyzeMemory(trace.graph);
+  const CostReport cost = AnalyzeCost(trace.graph);
+  predicted_peak_ = memory.peak_bytes;
+  if (o_.quiet) return absl::OkStatus();
+  std::printf("model: gpt2 d=%d L=%d H=%d context=%d, %s parameters; text: %s bytes\n",
+              static_cast<int>(o_.model.width), static_cast<int>(o_.model.layers),
+              static_cast<int>(o_.model.heads), static_cast<int>(o_.model.context),
+              ToGrouped(parameters_.numel()).c_str(), ToGrouped(text_.size()).c_str());
+  std::printf("predicted a step: %s matmul FLOPs, peak %s bytes, %s of them saved for backward\n",
+              ToGrouped(cost.model_flops()).c_str(), ToGrouped(predicted_peak_).c_str(),
+              ToGrouped(ListResiduals(trace.graph).retained).c_str());
+  return absl::OkStatus();
+}
+
+void Trainer::Step(int64_t step, Optimizer& optimizer) {
+  const CosineSchedule schedule{o_.lr, o_.lr / 10, std::min<int64_t>(20, o_.steps / 10 + 1),
+                                o_.steps};
+  SetRate(optimizer, schedule.At(step));
+  std::vector<Batch> batches;
+  for (int64_t i = 0; i < o_.accumulate; ++i) {
+    batches.push_back(TextBatch(text_, o_.batch, o_.model.context, data_));
+  }
+  ResetPeak(DeviceKind::kCpu);
+  Tape tape;
+  tape.Watch(params_);
+  const Tensor loss = RunStep(tape, {*model_, batches, params_, &optimizer, &dropout_, o_.clip});
+  graph_ = tape.Finish();
+  measured_peak_ = ThreadMemory(DeviceKind::kCpu).peak - graph_.baseline_bytes;
+  loss_ = loss.Item();
+}
+
+absl::Status Trainer::Run() {
+  TALLY_RETURN_IF_ERROR(Predict());
+  TALLY_ASSIGN_OR_RETURN(const std::unique_ptr<Optimizer> optimizer,
+                         MakeOptimizer(o_.optimizer, o_.lr));
+  const double tokens =
+      static_cast<double>(o_.batch * o_.model.context) * static_cast<double>(o_.accumulate);
+  double start = Seconds();
+  int64_t since = 0;
+  for (int64_t step = 0; step < o_.steps; ++step) {
+    Step(step, *optimizer);
+    ++since;
+    if ((step % o_.every == 0 || step + 1 == o_.steps) && !o_.quiet) {
+      const double now = Seconds();
+      std::printf(
+          "step %5d  loss %.4f  %9s tokens/s\n", static_cast<int>(step), loss_,
+          ToGrouped(static_cast<int64_t>(tokens * static_cast<double>(since) / (now - start)))
+              .c_str());
+      std::fflush(stdout);
+      start = now;
+      since = 0;
+    }
+  }
+  PrintEnd();
+  return Save();
+}
+
+void Trainer::PrintEnd() const {
+  std::printf("final loss %.4f\n", loss_);
+  // The first step makes the optimizer's state and so peaks elsewhere; later ones are as predicted.
+  std::printf("peak memory of the last step: predicted %s bytes, measured %s bytes (%s)\n",
+              ToGrouped(predicted_peak_).c_str(), ToGrouped(measured_peak_).c_str(),
+              predicted_peak_ == measured_peak_ ? "equal"
+              : o_.steps == 1                   ? "a first step makes its state on the way"
+                                                : "NOT EQUAL");
+  if (o_.sample > 0) {
+    Random random(o_.seed_data, RandomStream::kUser);
+    const std::string prompt = text_.substr(0, std::min<size_t>(16, text_.size()));
+    const std::string text =
+        Continue(*model_, o_.model.context, prompt, o_.sample, o_.temperature, random);
+    std::printf("sample: %s\n", SanitizeForTerminal(text).c_str());
+  }
+}
+
+absl::Status Trainer::Save() const {
+  const std::string config = ModelConfigJson({.family = o_.model,
+                                              .batch = o_.batch,
+                                              .sequence = o_.model.context,
+                                              .dtype = DType::kF32,
+                                              .optimizer = o_.optimizer});
+  TALLY_RETURN_IF_ERROR(SaveModel(o_.out, graph_, params_, config));
+  std::printf("wrote %s\n", o_.out.c_str());
+  return absl::OkStatus();
+}
+
+int Main(int argc, const char* const* argv) {
+  Options options;
+  Flags flags = MakeFlags(options);
+  const absl::StatusOr<std::vector<std::string>> args = flags.Parse(argc, argv);
+  if (!args.ok()) return Fail(2, args.status());
+  if (options.help) return std::fputs(flags.Help().c_str(), stdout), 0;
+  if (options.version) return std::puts("tally-train " TALLY_VERSION), 0;
+  if (args->size() > 1) {
+    return Fail(2, absl::InvalidArgumentError(
+                       absl::StrCat("one TEXT is enough; got also '", (*args)[1], "'")));
+  }
+  std::string text(ProjectText());
+  if (!args->empty()) {
+    absl::StatusOr<std::string> read = ReadText((*args)[0]);
+    if (!read.ok()) return Fail(3, read.status());
+    text = *std::move(read);
+  }
+  if (static_cast<int64_t>(text.size()) <= options.model.context) {
+    return Fail(3, absl::InvalidArgumentError(
+                       absl::StrCat("the text has ", text.size(), " bytes; a context of ",
+                                    options.model.context, " needs at least one more")));
+  }
+  if (options.threads > 0) omp_set_num_threads(static_cast<int>(options.threads));
+  try {
+    Trainer trainer(options, std::move(text));
+    if (absl::Status s = trainer.Run(); !s.ok()) return Fail(3, s);
+  } catch (const Error& e) {
+    return Fail(e.status().code() == absl::StatusCode::kInvalidArgument ? 2 : 5, e.status());
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace tally
+
+int main(int argc, char** argv) { return tally::Main(argc, argv); }
