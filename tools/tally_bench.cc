@@ -1,0 +1,87 @@
+// tally-bench: times the library on fixed cases, one JSON line or table row per result.
+#include <omp.h>
+
+#include <cstdio>
+#include <regex>
+
+#include "absl/strings/str_format.h"
+#include "tally/tensor/check.h"
+#include "tally/tools/common/flags.h"
+#include "tally/tools/tally_bench/bench.h"
+
+namespace {
+
+using tally::bench::Case;
+using tally::bench::Result;
+
+int Usage(const std::string& message) {
+  std::fprintf(stderr, "tally-bench: %s\n", message.c_str());
+  return 2;
+}
+
+void PrintRow(const Result& result, int threads) {
+  std::printf("%-34s %-9s %3d %12.4g %-13s", result.name.c_str(), result.phase.c_str(), threads,
+              tally::bench::Median(result.samples), result.metric.c_str());
+  for (const auto& [key, value] : result.extra.items()) {
+    std::printf(" %s=%.4g", key.c_str(), value.get<double>());
+  }
+  std::printf("\n");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::string pattern = ".*";
+  int64_t threads = 1;
+  bool json = false, list = false, help = false, version = false;
+  tally::bench::Settings settings;
+  tally::Flags flags("tally-bench [flags]", "Times the library on fixed cases.");
+  flags.Group("What to run");
+  flags.Text("case", &pattern, "REGEX", "cases whose whole name matches");
+  flags.Switch("list", &list, "list the cases and stop");
+  flags.Integer("threads", &threads, 1, 1024, "threads of kernels and GEMM libraries");
+  flags.Real("seconds", &settings.min_seconds, 0.01, 3600,
+             "time each phase for at least this long");
+  flags.Group("Output");
+  flags.Switch("json", &json, "one JSON object per line");
+  flags.Switch("help", &help, "this text");
+  flags.Switch("version", &version, "the version");
+  const auto positional = flags.Parse(argc, argv);
+  if (!positional.ok()) return Usage(std::string(positional.status().message()));
+  if (help) return std::fputs(flags.Help().c_str(), stdout), 0;
+  if (version) return std::puts("tally-bench " TALLY_VERSION), 0;
+  if (!positional->empty())
+    return Usage("takes no arguments; did you mean --case=" + (*positional)[0] + "?");
+  std::regex regex;
+  try {
+    regex = std::regex(pattern);
+  } catch (const std::regex_error& e) {
+    return Usage("--case=" + pattern + ": not a regular expression: " + e.what());
+  }
+  settings.threads = static_cast<int>(threads);
+  omp_set_num_threads(settings.threads);
+  bool any = false;
+  for (const Case& c : tally::bench::AllCases()) {
+    if (!std::regex_match(c.name, regex)) continue;
+    any = true;
+    if (list) {
+      std::puts(c.name.c_str());
+      continue;
+    }
+    try {
+      for (const Result& result : c.run(c.name, settings)) {
+        if (json) {
+          std::puts(tally::bench::Line(result, settings.threads).c_str());
+        } else {
+          PrintRow(result, settings.threads);
+        }
+        std::fflush(stdout);
+      }
+    } catch (const tally::Error& e) {
+      std::fprintf(stderr, "tally-bench: %s: %s\n", c.name.c_str(), e.what());
+      return 5;
+    }
+  }
+  if (!any) return Usage("no case matches " + pattern + "; --list shows them");
+  return 0;
+}

@@ -1,0 +1,135 @@
+// Ops that move memory, and the optimizer.
+#include <omp.h>
+
+#include <memory>
+
+#include "tally/autograd/tape.h"
+#include "tally/ops/ops.h"
+#include "tally/optim/adamw.h"
+#include "tally/tools/tally_bench/bench.h"
+
+namespace tally::bench {
+namespace {
+
+constexpr int64_t kElements = 16777216;  // 64 MiB of f32
+
+using UnaryFn = std::function<Tensor(const Tensor&)>;
+
+std::vector<double> GigabytesPerSecond(double bytes, std::vector<double> seconds) {
+  for (double& s : seconds) s = bytes / s * 1e-9;
+  return seconds;
+}
+
+Tensor RandomInput(const Shape& shape, uint64_t seed) {
+  Random random(seed);
+  return Tensor::Uniform({DType::kF32, shape}, -2, 2, random);
+}
+
+// `arrays`: how many arrays of the input's size are read or written.
+Case Forward(const std::string& name, const Shape& shape, double arrays, UnaryFn fn) {
+  return {name, [=](const std::string& n, const Settings& settings) {
+            const Tensor x = RandomInput(shape, 1);
+            const auto once = [&] {
+              const double start = Now();
+              const Tensor y = fn(x);
+              return Now() - start;
+            };
+            const double bytes = arrays * 4 * static_cast<double>(shape.numel());
+            return std::vector<Result>{
+                {n, "forward", "GB_per_s", GigabytesPerSecond(bytes, Repeat(settings, once))}};
+          }};
+}
+
+Case Backward(const std::string& name, const Shape& shape, UnaryFn fn) {
+  return {name, [=](const std::string& n, const Settings& settings) {
+            const Tensor x = RandomInput(shape, 1), dy = RandomInput(shape, 2);
+            Tape tape;
+            tape.Watch(x);
+            const Tensor y = fn(x);
+            const auto once = [&] {
+              const double start = Now();
+              const Tensor dx = tape.Gradient(y, x, {.seed = dy, .retain = true});
+              return Now() - start;
+            };
+            const double bytes = 3.0 * 4 * static_cast<double>(shape.numel());
+            return std::vector<Result>{
+                {n, "backward", "GB_per_s", GigabytesPerSecond(bytes, Repeat(settings, once))}};
+          }};
+}
+
+// A copy loop into memory that is already mapped: what the machine gives at best.
+Case MemcpyReference() {
+  return {
+      "bw.memcpy.64MB", [](const std::string& n, const Settings& settings) {
+        std::vector<float> from(kElements, 1.0f), to(kElements, 2.0f);
+        const auto once = [&] {
+          const double start = Now();
+#pragma omp parallel for schedule(static)
+          for (int64_t i = 0; i < kElements; ++i) to[i] = from[i];
+          return Now() - start;
+        };
+        return std::vector<Result>{{n, "forward", "GB_per_s",
+                                    GigabytesPerSecond(8.0 * kElements, Repeat(settings, once))}};
+      }};
+}
+
+Tensor Norm(const Tensor& x) {
+  static const Tensor weight = Tensor::Ones({DType::kF32, {1024}});
+  static const Tensor bias = Tensor::Zeros({DType::kF32, {1024}});
+  return LayerNorm(x, weight, bias);
+}
+
+}  // namespace
+
+std::vector<Case> BandwidthCases() {
+  const Shape flat{kElements}, rows{16384, 1024};
+  const auto other = std::make_shared<Tensor>();
+  const auto with_other = [other](Tensor (*op)(const Tensor&, const Tensor&)) {
+    return [other, op](const Tensor& x) {
+      if (!other->defined()) *other = RandomInput(x.shape(), 2);
+      return op(x, *other);
+    };
+  };
+  const UnaryFn softmax = [](const Tensor& x) { return Softmax(x); };
+  return {
+      Forward("bw.copy.64MB", flat, 2, [](const Tensor& x) { return CopyOf(x); }),
+      Forward("bw.add.64MB", flat, 3, with_other(Add)),
+      Forward("bw.mul.64MB", flat, 3, with_other(Mul)),
+      Forward("bw.gelu.64MB", flat, 2, Gelu),
+      Forward("bw.gelu_tanh.64MB", flat, 2, GeluTanh),
+      Forward("bw.relu.64MB", flat, 2, Relu),
+      Forward("bw.exp.64MB", flat, 2, Exp),
+      Forward("bw.softmax.64MB", rows, 2, softmax),
+      Forward("bw.layernorm.64MB", rows, 2, Norm),
+      Forward("bw.sum.64MB", flat, 1, [](const Tensor& x) { return Sum(x); }),
+      Backward("bw.gelu.64MB.backward", flat, Gelu),
+      Backward("bw.softmax.64MB.backward", rows, softmax),
+      Backward("bw.layernorm.64MB.backward", rows, Norm),
+      MemcpyReference(),
+  };
+}
+
+std::vector<Case> OptimizerCases() {
+  return {{"adamw.50M", [](const std::string& n, const Settings& settings) {
+             constexpr int64_t kTensors = 20, kEach = 2500000;
+             std::vector<Tensor> params, grads;
+             for (int64_t i = 0; i < kTensors; ++i) {
+               params.push_back(RandomInput({kEach}, 2 * i));
+               grads.push_back(RandomInput({kEach}, 2 * i + 1));
+             }
+             AdamW optimizer;
+             const auto once = [&] {
+               const double start = Now();
+               optimizer.Step(params, grads);
+               return Now() - start;
+             };
+             std::vector<double> samples = Repeat(settings, once);
+             const double gigabytes = 28e-9 * kTensors * kEach / Median(samples);
+             for (double& s : samples) s *= 1e9 / (kTensors * kEach);
+             Result r{n, "step", "ns_per_param", samples};
+             r.extra["gb_per_s"] = gigabytes;
+             return std::vector<Result>{r};
+           }}};
+}
+
+}  // namespace tally::bench
