@@ -48,3 +48,6 @@ endif()
 if(TALLY_BUILD_FUZZERS AND NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
   message(FATAL_ERROR "TALLY_BUILD_FUZZERS: libFuzzer needs Clang; use CMAKE_CXX_COMPILER=clang++")
 endif()
+if(TALLY_BUILD_FUZZERS)
+  add_compile_options(-fsanitize=fuzzer-no-link)  # coverage of the library guides the fuzzers
+endif()
