@@ -5,7 +5,7 @@
 //   EXPECT_SAVED_BYTES(graph, 4608);                          kept for backward
 //   EXPECT_PEAK_BYTES(graph, 12288);
 //   EXPECT_SPLIT_PROVEN(graph);
-//   EXPECT_TRUE(GradCheck([](absl::Span<const Tensor> x) { return Exp(x[0]); }, {x}));
+//   EXPECT_TRUE(GradCheck([](const Tensors& x) { return Exp(x[0]); }, {x}));
 #ifndef TALLY_TESTING_H_
 #define TALLY_TESTING_H_
 
@@ -19,7 +19,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/types/span.h"
 #include "gtest/gtest.h"
 #include "tally/analysis/memory.h"
 #include "tally/analysis/provenance.h"
@@ -40,7 +39,7 @@ struct GradCheckOptions {
   double tolerance = 1e-6;  // allowed: tolerance * (1 + |expected|)
   uint64_t seed = 1;        // of the random directions
 };
-using GradCheckFunction = std::function<Tensor(absl::Span<const Tensor>)>;
+using GradCheckFunction = std::function<Tensor(const Tensors&)>;
 
 // Whether the gradients of `fn` agree with central differences along random directions, one input
 // at a time. `fn` must be smooth near `inputs` and give the same result when called again; float

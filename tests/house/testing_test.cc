@@ -101,23 +101,23 @@ Tensor F64(const std::vector<double>& values, const Shape& shape) {
 }
 
 TEST(GradCheck, PassesForRightGradientsOfBothOrders) {
-  const auto fn = [](absl::Span<const Tensor> x) { return Tanh(MatMul(x[0], x[1])); };
+  const auto fn = [](const Tensors& x) { return Tanh(MatMul(x[0], x[1])); };
   EXPECT_TRUE(GradCheck(fn, {F64({0.1, -0.4, 0.3, 0.2}, {2, 2}), F64({0.5, -0.7}, {2, 1})}));
 }
 
 TEST(GradCheck, PassesWhereTheSecondGradientIsZero) {
-  const auto fn = [](absl::Span<const Tensor> x) { return Add(x[0], x[1]); };
+  const auto fn = [](const Tensors& x) { return Add(x[0], x[1]); };
   EXPECT_TRUE(GradCheck(fn, {F64({1, 2}, {2}), F64({3}, {1})}));
 }
 
 TEST(GradCheck, PassesIntegersOnUnchanged) {
   const Tensor ids = Tensor::FromVector<int64_t>({2, 0, 2}, {3});
-  const auto fn = [](absl::Span<const Tensor> x) { return Square(GatherRows(x[0], x[1])); };
+  const auto fn = [](const Tensors& x) { return Square(GatherRows(x[0], x[1])); };
   EXPECT_TRUE(GradCheck(fn, {F64({1, 2, 3, 4, 5, 6}, {3, 2}), ids}));
 }
 
 TEST(GradCheck, RefusesNarrowInputs) {
-  const auto fn = [](absl::Span<const Tensor> x) { return Exp(x[0]); };
+  const auto fn = [](const Tensors& x) { return Exp(x[0]); };
   EXPECT_THROW(GradCheck(fn, {Tensor::Ones({DType::kF32, {2}})}), Error);
 }
 
@@ -158,7 +158,7 @@ const OpDef kFrozenCube{
                }}}};
 
 TEST(GradCheck, NamesTheInputTheElementAndTheBackwardNodes) {
-  const auto fn = [](absl::Span<const Tensor> x) { return Add(x[0], Apply(kFaultyCube, {x[1]})); };
+  const auto fn = [](const Tensors& x) { return Add(x[0], Apply(kFaultyCube, {x[1]})); };
   const testing::AssertionResult result =
       GradCheck(fn, {F64({1, 1, 1}, {3}), F64({0.5, 2, -1}, {3})});
   ASSERT_FALSE(result);
@@ -168,7 +168,7 @@ TEST(GradCheck, NamesTheInputTheElementAndTheBackwardNodes) {
 }
 
 TEST(GradCheck, FindsAFaultThatOnlyTheSecondOrderHas) {
-  const auto fn = [](absl::Span<const Tensor> x) { return Apply(kFrozenCube, {x[0]}); };
+  const auto fn = [](const Tensors& x) { return Apply(kFrozenCube, {x[0]}); };
   const Tensors x = {F64({0.5, 2}, {2})};
   EXPECT_TRUE(GradCheck(fn, x, {.order = 1}));
   const testing::AssertionResult result = GradCheck(fn, x);

@@ -1,0 +1,34 @@
+// The README shows code that is compiled and output that is real: its program is the outside
+// program of the build test, whose output tests/consumer/run.cmake compares.
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace tally {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string ReadFile(const std::string& path) {
+  std::ostringstream text;
+  text << std::ifstream(std::filesystem::path(TALLY_SOURCE_DIR) / path).rdbuf();
+  return text.str();
+}
+
+TEST(Readme, IsShort) {
+  const std::string readme = ReadFile("README.md");
+  EXPECT_LE(std::count(readme.begin(), readme.end(), '\n'), 120);
+}
+
+TEST(Readme, ShowsTheProgramThatTheBuildTestRuns) {
+  EXPECT_THAT(ReadFile("README.md"),
+              HasSubstr("```cpp\n" + ReadFile("tests/consumer/consumer.cc") + "```\n"));
+}
+
+}  // namespace
+}  // namespace tally
