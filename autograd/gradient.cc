@@ -167,11 +167,11 @@ void GradientWalk::LoadResiduals(NodeId n, const Node& node) {
     }
     (output ? out_ : in_)[operand] = r.tensor;
   };
-  for (int i = 0; i < 16; ++i) {
-    if (state.kept.in() >> i & 1) load(i, false);
+  for (unsigned bits = state.kept.in(); bits != 0; bits &= bits - 1) {
+    load(__builtin_ctz(bits), false);
   }
-  for (int i = 0; i < 16; ++i) {
-    if (state.kept.out() >> i & 1) load(i, true);
+  for (unsigned bits = state.kept.out(); bits != 0; bits &= bits - 1) {
+    load(__builtin_ctz(bits), true);
   }
 }
 

@@ -58,7 +58,8 @@ absl::StatusOr<Tensor> TryCopyOf(const Tensor& x) {
 // Inputs as the kernel may take them; copies live in `copies`.
 absl::Status MakeKernelInputs(const OpDef& op, absl::Span<const TensorArg> in, const Attrs& attrs,
                               Pointers& inputs, Tensors& copies) {
-  copies.reserve(in.size());
+  inputs.reserve(in.size());
+  copies.reserve(in.size());  // `inputs` points into it
   for (size_t i = 0; i < in.size(); ++i) {
     const Tensor& x = *in[i].tensor;
     if (x.contiguous() || op.kind == OpKind::kView || TakesStrides(op, i, x, attrs)) {
@@ -157,16 +158,17 @@ void BumpVersions(const Tensors& written) {
   }
 }
 
-absl::StatusOr<Tensors> Run(const OpDef& op, Device device, absl::Span<const TensorArg> in,
-                            const Attrs& attrs) {
+absl::Status Run(const OpDef& op, Device device, absl::Span<const TensorArg> in,
+                 const Attrs& attrs, Tensors& out) {
   SpecPointers in_specs;
+  in_specs.reserve(in.size());
   for (const TensorArg& arg : in) in_specs.push_back(&arg.tensor->spec());
   Specs specs;
   if (absl::Status s = op.infer({op, SpecRefs(in_specs), SpecRefs(), attrs}, specs); !s.ok()) {
     return Prefixed(op, s);
   }
   Pointers inputs;
-  Tensors copies, out;
+  Tensors copies;
   TALLY_RETURN_IF_ERROR(MakeKernelInputs(op, in, attrs, inputs, copies));
   absl::Status status;
   if (op.kind == OpKind::kView) {
@@ -182,27 +184,35 @@ absl::StatusOr<Tensors> Run(const OpDef& op, Device device, absl::Span<const Ten
     recorder->OnOp(op, attrs, inputs, absl::MakeSpan(out));
   }
   if (op.kind == OpKind::kUpdate) BumpVersions(out);
-  return out;
+  return absl::OkStatus();
+}
+
+absl::Status RunChecked(const OpDef& op, absl::Span<const TensorArg> in, const Attrs& attrs,
+                        Tensors& out) {
+  if (in.empty()) return absl::InvalidArgumentError(absl::StrCat(op.name, ": has no inputs"));
+  TALLY_RETURN_IF_ERROR(CheckOperands(op, in));
+  return Run(op, in[0].tensor->device(), in, attrs, out);
 }
 
 }  // namespace
 
 absl::StatusOr<Tensors> TryApply(const OpDef& op, absl::Span<const TensorArg> in,
                                  const Attrs& attrs) {
-  if (in.empty()) return absl::InvalidArgumentError(absl::StrCat(op.name, ": has no inputs"));
-  TALLY_RETURN_IF_ERROR(CheckOperands(op, in));
-  return Run(op, in[0].tensor->device(), in, attrs);
+  Tensors out;
+  TALLY_RETURN_IF_ERROR(RunChecked(op, in, attrs, out));
+  return out;
 }
 
 absl::StatusOr<Tensors> TryApplyOn(Device device, const OpDef& op, const Attrs& attrs) {
-  return Run(op, device, {}, attrs);
+  Tensors out;
+  TALLY_RETURN_IF_ERROR(Run(op, device, {}, attrs, out));
+  return out;
 }
 
 Tensor Apply(const OpDef& op, std::initializer_list<TensorArg> in, const Attrs& attrs) {
-  absl::StatusOr<Tensors> out =
-      TryApply(op, absl::Span<const TensorArg>(in.begin(), in.size()), attrs);
-  if (!out.ok()) ThrowIfError(out.status());
-  return std::move((*out)[0]);
+  Tensors out;
+  ThrowIfError(RunChecked(op, absl::Span<const TensorArg>(in.begin(), in.size()), attrs, out));
+  return std::move(out[0]);
 }
 
 Tensors ApplyAll(const OpDef& op, absl::Span<const TensorArg> in, const Attrs& attrs) {

@@ -50,8 +50,12 @@ absl::Status CheckScalar(const OpCall& call) {
 template <Want kWant>
 absl::Status InferBinary(const OpCall& call, Specs& out) {
   TALLY_RETURN_IF_ERROR(WantInputs(call, 2));
-  TALLY_RETURN_IF_ERROR(WantOneDType(call, 0, 2, kNames));
   TALLY_RETURN_IF_ERROR(kWant(call, 0, kNames));
+  if (call.in[0] == call.in[1]) {  // nothing to broadcast, which is most often so
+    out.push_back(call.in[0]);
+    return absl::OkStatus();
+  }
+  TALLY_RETURN_IF_ERROR(WantOneDType(call, 0, 2, kNames));
   Shape shape;
   TALLY_RETURN_IF_ERROR(BroadcastOperands(call, 0, 2, kNames, shape));
   out.push_back({call.in[0].dtype, shape});
