@@ -1,0 +1,147 @@
+// tally-train as a user runs it.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "absl/strings/str_cat.h"
+#include "tally/analysis/verify.h"
+#include "tally/io/model_config.h"
+#include "tally/io/model_file.h"
+
+namespace tally {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+struct Outcome {
+  int code = -1;
+  std::string out;  // stdout and stderr
+};
+
+Outcome Train(const std::string& arguments) {
+  const std::string command =
+      std::string(TALLY_BINARY_DIR) + "/bin/tally-train " + arguments + " 2>&1";
+  FILE* pipe = popen(command.c_str(), "r");
+  Outcome run;
+  char buffer[4096];
+  while (size_t n = fread(buffer, 1, sizeof(buffer), pipe)) run.out.append(buffer, n);
+  run.code = WEXITSTATUS(pclose(pipe));
+  return run;
+}
+
+std::string Bytes(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream bytes;
+  bytes << file.rdbuf();
+  return bytes.str();
+}
+
+std::string Temp(const std::string& name) {
+  return testing::TempDir() + "/tally_train_" + std::to_string(getpid()) + "_" + name;
+}
+
+constexpr char kSmall[] =
+    "--steps=3 --every=1 --width=16 --layers=2 --heads=2 --context=16 --batch=2 ";
+
+TEST(TallyTrain, MeasuresThePeakItPredicted) {
+  for (const char* extra : {"", "--dropout=0.1", "--accumulate=3", "--optimizer=sgd --clip=0",
+                            "--optimizer=sgd-momentum", "--batch=3 --context=7"}) {
+    const Outcome run =
+        Train(absl::StrCat("--steps=3 --width=16 --layers=2 --heads=2 ",
+                           absl::string_view(extra).find("--context") == absl::string_view::npos
+                               ? "--context=16 --batch=2 "
+                               : "",
+                           extra, " --out=", Temp("peak.bin")));
+    EXPECT_EQ(run.code, 0) << run.out;
+    EXPECT_THAT(run.out, HasSubstr("(equal)")) << extra;
+  }
+}
+
+TEST(TallyTrain, WritesAModelWhoseGraphVerifies) {
+  const std::string path = Temp("model.bin");
+  ASSERT_EQ(Train(kSmall + ("--out=" + path)).code, 0);
+  const absl::StatusOr<ModelFile> file = ReadModel(path);
+  ASSERT_TRUE(file.ok()) << file.status();
+  ASSERT_TRUE(file->graph.has_value());
+  EXPECT_TRUE(Verify(*file->graph).ok());
+  const absl::StatusOr<ModelConfig> config = ParseModelConfig(file->config_json);
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(std::get<Gpt2Config>(config->family).width, 16);
+  EXPECT_EQ(*config->batch, 2);
+  EXPECT_TRUE(file->Load("h.1.mlp.c_fc.weight").ok());
+}
+
+TEST(TallyTrain, GivesTheSameFileForTheSameSeeds) {
+  const std::string a = Temp("a.bin"), b = Temp("b.bin"), c = Temp("c.bin");
+  const std::string flags = std::string(kSmall) + "--threads=1 --dropout=0.2 ";
+  Train(flags + "--out=" + a);
+  Train(flags + "--out=" + b);
+  EXPECT_EQ(Bytes(a), Bytes(b));
+  for (const char* seed : {"--seed-init=9", "--seed-dropout=9", "--seed-data=9"}) {
+    Train(flags + seed + " --out=" + c);
+    EXPECT_NE(Bytes(a), Bytes(c)) << seed;
+  }
+}
+
+TEST(TallyTrain, LearnsARepeatingText) {
+  const std::string text = Temp("text.txt");
+  std::ofstream(text) << [] {
+    std::string s;
+    for (int i = 0; i < 200; ++i) s += "abcdefgh";
+    return s;
+  }();
+  const Outcome run =
+      Train(text +
+            " --threads=1 --steps=150 --width=32 --layers=1 --heads=2 --context=16 --batch=8 --lr=1e-2 "
+            "--quiet --out=" +
+            Temp("learn.bin"));
+  ASSERT_EQ(run.code, 0) << run.out;
+  const size_t at = run.out.find("final loss ");
+  ASSERT_NE(at, std::string::npos) << run.out;
+  EXPECT_LT(std::atof(run.out.c_str() + at + 11), 0.2);
+}
+
+TEST(TallyTrain, SaysWhatIsWrongWithItsInput) {
+  const std::string empty = Temp("empty.txt");
+  std::ofstream(empty).close();
+  const struct {
+    std::string arguments;
+    int code;
+    const char* message;
+  } cases[] = {
+      {"--stps=3", 2, "did you mean --steps?"},
+      {"--steps=many", 2, "--steps=many: wanted an integer"},
+      {"--steps", 2, "--steps wants a value"},
+      {"--optimizer=adam", 2, "did you mean adamw?"},
+      {"--width=10 --heads=3", 2, "not a multiple of heads"},
+      {"/no/such/file", 3, "/no/such/file: No such file"},
+      {"/", 3, "is not a regular file"},
+      {empty, 3, "is empty"},
+      {"a b", 2, "one TEXT is enough"},
+      {std::string(kSmall) + "--out=/no/such/folder/model.bin", 3, "/no/such/folder"},
+  };
+  for (const auto& c : cases) {
+    const Outcome run = Train(c.arguments);
+    EXPECT_EQ(run.code, c.code) << c.arguments << "\n" << run.out;
+    EXPECT_THAT(run.out, HasSubstr(c.message)) << c.arguments;
+  }
+}
+
+TEST(TallyTrain, HelpGoesToStdoutAndSucceeds) {
+  const Outcome run = Train("--help 2>/dev/null");
+  EXPECT_EQ(run.code, 0);
+  EXPECT_THAT(run.out, HasSubstr("--seed-dropout"));
+}
+
+}  // namespace
+}  // namespace tally
