@@ -162,7 +162,7 @@ class Splitter {
       rows = RowsByShape(node, operands, c.elements);
     } else {
       c.declared = true;
-      if (c.forward % per_row == 0) rows = static_cast<int64_t>(c.forward / per_row);
+      if (per_row > 0 && c.forward % per_row == 0) rows = static_cast<int64_t>(c.forward / per_row);
     }
     c.rows = rows.value_or(0);
     if (!rows.has_value() || per_row * c.rows != c.forward) {

@@ -15,6 +15,8 @@ import sys
 from math import prod
 
 INTEGERS = {"i64", "i32", "u8", "bool"}
+PRODUCTS = {"matmul", "linear"}  # whose FLOPs follow from shapes; those of other ops are declared
+COPIES = {"cast", "contiguous"}
 
 
 class Wrong(Exception):
@@ -48,7 +50,7 @@ class Graph:
             if node["phase"] == "recompute" and "serves" in node:
                 for v, w in zip(node["out"], self.nodes[node["serves"]]["out"]):
                     self.become(v, w, self.size[w], self.region[w])
-            elif node.get("kind") == "view" or node["op"] in ("cast", "contiguous"):
+            elif node.get("kind") == "view" or node["op"] in COPIES:
                 w = node["in"][0]
                 for j, v in enumerate(node["out"]):
                     region = self.region[w]
@@ -74,7 +76,7 @@ class Graph:
         if node.get("kind") == "view":
             return 0
         claimed = int(node["cost"]["matmul"])
-        if node["op"] not in ("matmul", "linear"):
+        if node["op"] not in PRODUCTS:
             self.declared += claimed > 0
             return claimed
         a, b = (list(self.shape(v)) for v in node["in"][:2])
@@ -119,7 +121,7 @@ class Split:
 
     def forward(self, n, node):
         g = self.g
-        plain = node["op"] in ("matmul", "linear")
+        plain = node["op"] in PRODUCTS
         for least_rank in (0, 2):
             inputs = [i for i, v in enumerate(node["in"])
                       if g.values[v]["dtype"] not in INTEGERS and not (plain and i > 1)]
@@ -175,7 +177,7 @@ class Split:
                 bits = {"f64": 8, "i64": 8, "f32": 4, "i32": 4, "bf16": 2, "f16": 2}.get(v["dtype"], 1)
                 uses.setdefault(v["storage"], (g.storages[v["storage"]]["bytes"] // bits, set()))
         for n, node in enumerate(g.nodes):
-            if node["phase"] != "forward" or node.get("kind") == "view" or node["op"] in ("cast", "contiguous"):
+            if node["phase"] != "forward" or node.get("kind") == "view" or node["op"] in COPIES:
                 continue
             kind = self.kind.get(n, ("",))
             for i, v in enumerate(node["in"]):
@@ -299,6 +301,7 @@ def check_contractions(g, split, proof):
         for key in ("parameter", "operand", "elements", "rows", "forward"):
             same(f"contraction {n}: {key}", c[key], number(claimed[n][key]))
         same(f"contraction {n}: 2·r·|W|", 2 * c["rows"] * c["elements"], g.flops[n])
+        same(f"contraction {n}: declared", g.nodes[n]["op"] not in PRODUCTS, claimed[n]["declared"])
         for part in ("weight_grad", "input_grad"):
             said, where = claimed[n][part], f"contraction {n}: {part}"
             same(where, c[part], said["nodes"])
@@ -333,11 +336,14 @@ def check_rest(g, split, proof):
     same("contractions in exactly one set", every, sorted(sets))
 
 
-def check_parameters(split, proof):
+def check_parameters(g, split, proof):
     claimed = unique("parameters", proof["parameter_list"], "storage")
     same("parameters", sorted(split.parameters), sorted(claimed))
+    watched = {v["storage"] for v in g.values if v.get("watched")}
     for s, (numel, use, lookup) in split.parameters.items():
         p = claimed[s]
+        same(f"name of parameter {s}", g.storages[s].get("name", f"parameter {s}"), p["name"])
+        same(f"parameter {p['name']}: watched", s in watched, p["watched"])
         same(f"parameter {p['name']}", (numel, use, lookup), (number(p["numel"]), p["use"], p["lookup"]))
         mine = [c for c in split.contractions.values() if c["parameter"] == s]
         sums = [sum(c["rows"] for c in mine), sum(c["forward"] for c in mine),
@@ -393,18 +399,21 @@ def check_reconciliations(split, proof, total):
         same(f"{name}: difference", 0, number(claimed[name]["difference"]))
 
 
-def verify(graph_data, proof):
+def check(g, split, proof):
     want(proof.get("schema") == "tally.proof/1", "proof: unknown schema")
     want(proof["holds"] is True and proof["failures"] == [], "the proof itself says that it does not hold")
-    g = Graph(graph_data)
-    split = Split(g)
     check_contractions(g, split, proof)
     check_rest(g, split, proof)
-    check_parameters(split, proof)
+    check_parameters(g, split, proof)
     total = check_flops(g, split, proof)
     check_reconciliations(split, proof, total)
     text = f"holds: {len(split.contractions)} weight contractions, {len(split.parameters)} parameters, {total} FLOPs"
     return text + (f"; {g.declared} nodes by their declared cost" if g.declared else "")
+
+
+def verify(graph_data, proof):
+    g = Graph(graph_data)
+    return check(g, Split(g), proof)
 
 
 def main(argv):

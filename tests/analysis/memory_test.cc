@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "gpt_step.h"
 #include "graph_builder.h"
 
 namespace tally {
@@ -85,6 +86,17 @@ TEST(Memory, OfAnEmptyGraphIsZero) {
   EXPECT_EQ(report.peak_bytes, 0);
   EXPECT_EQ(report.peak_node, kNone);
   EXPECT_TRUE(report.at_peak.empty());
+}
+
+TEST(Memory, OfAGptIsTheSameOnCpuAndMeta) {
+  const GptSizes sizes{
+      .batch = 2, .seq = 8, .context = 8, .vocab = 32, .layers = 2, .width = 16, .heads = 2};
+  const MemoryReport meta = AnalyzeMemory(GptStep(sizes, kMeta).Record());
+  const MemoryReport cpu = AnalyzeMemory(GptStep(sizes, kCpu).Record());
+  EXPECT_EQ(cpu.peak_bytes, meta.peak_bytes);
+  EXPECT_EQ(cpu.peak_node, meta.peak_node);
+  EXPECT_EQ(cpu.curve, meta.curve);
+  EXPECT_EQ(cpu.none.peak_bytes, meta.none.peak_bytes);
 }
 
 TEST(Memory, IsLinearInAChainOf100000Nodes) {

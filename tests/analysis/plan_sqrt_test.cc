@@ -3,7 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "gpt_step.h"
 #include "graph_builder.h"
+#include "tally/analysis/memory.h"
+#include "tally/analysis/residuals.h"
 #include "tally/analysis/simulate.h"
 
 namespace tally {
@@ -128,6 +131,36 @@ TEST(PlanSqrt, DoesNotPayForOpsThatSaveOnlyTheirInput) {
   const PlanPrice single = Price(graph, PlanSegments(graph, 1, /*recompute_last=*/true));
   EXPECT_FALSE(Pays(single, Price(graph, PlanNone(graph))));
   EXPECT_EQ(single.extra_nodes, 0);
+}
+
+// A GPT with 9 blocks: segments of 3, the last kept.
+class GptPlan : public testing::Test {
+ protected:
+  const Graph graph_ =
+      GptStep(
+          {.batch = 4, .seq = 32, .context = 32, .vocab = 64, .layers = 9, .width = 32, .heads = 2})
+          .Record();
+  const PlanPrice none_ = Price(graph_, PlanNone(graph_));
+  const PlanPrice sqrt_ = Price(graph_, PlanSqrt(graph_));
+};
+
+TEST_F(GptPlan, KeepsTheResidualsWithoutAPlan) {
+  EXPECT_EQ(none_.saved_bytes, ListResiduals(graph_).retained);
+}
+
+TEST_F(GptPlan, PaysInPeakAndSavedBytes) {
+  EXPECT_TRUE(Pays(sqrt_, none_));
+  EXPECT_LT(sqrt_.saved_bytes, none_.saved_bytes);
+  EXPECT_LE(none_.peak_bytes, AnalyzeMemory(graph_).peak_bytes);
+}
+
+TEST_F(GptPlan, RerunsSixBlocksButForTheLastProductOfASegment) {
+  // The sum that ends each of the 2 segments is kept: the 4d x d product before it need not run
+  // again.
+  const int64_t rows = 4 * 32, d = 32;
+  const int64_t weights = 2 * rows * (3 * d * d + d * d + 4 * d * d + 4 * d * d);
+  const int64_t attention = 2 * 2 * 4 * 32 * 32 * d;
+  EXPECT_EQ(sqrt_.recompute.matmul, 6 * (weights + attention) - 2 * 2 * rows * 4 * d * d);
 }
 
 TEST(PlanSqrt, SaysThatThereAreNoBlocks) {
