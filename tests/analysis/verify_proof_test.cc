@@ -44,7 +44,7 @@ class VerifyProof : public testing::Test {
 };
 
 const GptSizes kTiny{
-    .batch = 2, .seq = 4, .context = 6, .vocab = 11, .layers = 2, .width = 8, .heads = 2};
+    .batch = 2, .seq = 4, .context = 6, .vocab = 11, .layers = 1, .width = 8, .heads = 2};
 
 TEST_F(VerifyProof, AcceptsATinyGptAndRejectsEveryChange) {
   Write(GptStep(kTiny).Record());
