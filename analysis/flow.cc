@@ -1,6 +1,8 @@
 #include "tally/analysis/flow.h"
 
+#include <algorithm>
 #include <cstring>
+#include <limits>
 
 #include "absl/strings/str_cat.h"
 
@@ -116,6 +118,7 @@ LossRows CountLossRows(const Graph& graph, const Flow& flow, NodeId fallback_nod
                                         "); no loss was recorded")};
   }
   LossRows result;
+  Count rows = 0;
   const char* op = nullptr;
   int losses = 0;
   for (ValueId loss : flow.losses) {
@@ -123,13 +126,14 @@ LossRows CountLossRows(const Graph& graph, const Flow& flow, NodeId fallback_nod
     const char* name = source.node == kNone ? "the loss" : graph.nodes[source.node].op->name;
     if (op != nullptr && std::strcmp(op, name) != 0) continue;
     op = name;
-    result.rows += Rows(graph.values[source.value].spec);
+    rows += Rows(graph.values[source.value].spec);
     if (++losses == 1) {
       result.origin =
           absl::StrCat("rows of ", name, "'s input ", graph.values[source.value].spec.ToString());
       if (source.node != kNone) absl::StrAppend(&result.origin, " (node ", source.node, ")");
     }
   }
+  result.rows = static_cast<int64_t>(std::min<Count>(rows, std::numeric_limits<int64_t>::max()));
   if (losses > 1) absl::StrAppend(&result.origin, " and of ", losses - 1, " more losses");
   return result;
 }

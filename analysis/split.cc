@@ -48,8 +48,8 @@ class Splitter {
     }
     Reasons();
     MarkUses();
-    Tokens();
     Sums();
+    Tokens();
     Cover();
     for (const bool with_embedding : {true, false}) {
       p_.reconciliations.push_back(Reconcile(g_, p_, with_embedding));
@@ -319,6 +319,12 @@ class Splitter {
                                         any ? p_.contractions.back().rows : 0);
     p_.tokens = rows.rows;
     p_.tokens_origin = rows.origin;
+    // Only a made-up graph comes near: 128 bits hold 6·N·D of any real one.
+    static constexpr Count kMost = Count(1) << 123;
+    if (p_.parameters > 0 && p_.tokens > kMost / 6 / p_.parameters) {
+      Fail(absl::StrCat("6·N·D does not fit: N = ", ToDecimal(p_.parameters), ", D = ", p_.tokens));
+      p_.tokens = 0;
+    }
   }
 
   void Sums() {

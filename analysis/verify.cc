@@ -61,8 +61,13 @@ class Verifier {
       }
       if (!IsName(value.name)) return Fault(at, "its name does not exist");
     }
+    Count bytes = 0;
     for (size_t s = 0; s < g_.storages.size(); ++s) {
       const StorageRecord& record = g_.storages[s];
+      bytes += record.bytes;
+      if (bytes > std::numeric_limits<int64_t>::max()) {
+        return Fault(absl::StrCat("storage ", s), "the storages add up to more than 2^63-1 bytes");
+      }
       if (record.bytes < 0) return Fault(absl::StrCat("storage ", s), "negative size");
       if (!IsName(record.name))
         return Fault(absl::StrCat("storage ", s), "its name does not exist");

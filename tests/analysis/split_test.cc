@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "gpt_step.h"
+#include "graph_builder.h"
 #include "tally/analysis/rules.h"
 #include "tally/analysis/verify.h"
 #include "tally/ops/apply.h"
@@ -318,6 +319,17 @@ TEST(Split, NamesTheNodeWhoseCostIsNotTwoRowsTimesTheWeight) {
   EXPECT_THAT(proof.failures,
               testing::Contains("node 0 (test_liar): its cost 1025 is not 2·r·|W| with "
                                 "|W| = 32 for any whole r"));
+}
+
+TEST(Split, RefusesCountsBeyond128Bits) {
+  // A parameter of 2^62 bytes and as many rows, which a made-up file may claim.
+  const int64_t big = int64_t{1} << 62;
+  GraphBuilder b;
+  const ValueId w = b.Input({DType::kF8E4M3FN, {big, 1}}, Origin::kParameter, "w");
+  b.g.loss = b.Node(kUnit, {w}, {DType::kF32, {}}, {});
+  const SplitProof proof = ProveSplit(b.g);
+  EXPECT_FALSE(proof.holds);
+  EXPECT_THAT(proof.failures, testing::Contains(testing::HasSubstr("6·N·D does not fit")));
 }
 
 class SplitOfGpt2 : public testing::Test {

@@ -105,6 +105,11 @@ INSTANTIATE_TEST_SUITE_P(
                           "node 2 (unit): uses storage 3, which is never allocated"},
                     Fault{"EventsOutOfOrder", [](Graph& g) { std::swap(g.events[1], g.events[2]); },
                           "event 2: position 0 is out of order"},
+                    Fault{"TooManyBytes",
+                          [](Graph& g) {
+                            g.storages[1].bytes = g.storages[2].bytes = int64_t{1} << 62;
+                          },
+                          "storage 2: the storages add up to more than 2^63-1 bytes"},
                     Fault{"UnknownOutput", [](Graph& g) { g.outputs = {77}; },
                           "outputs: value %77 does not exist"}),
     [](const auto& info) { return info.param.name; });
