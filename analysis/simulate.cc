@@ -1,6 +1,7 @@
 #include "tally/analysis/simulate.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "tally/analysis/provenance.h"
@@ -21,11 +22,11 @@ std::vector<int64_t> ScratchOf(const Graph& graph) {
   return scratch;
 }
 
-// For every step of a plan: the life of each storage, from when it comes to be to its free.
+// A storage from when it comes to be to its free, in steps of the plan.
 struct Life {
+  static constexpr size_t kNever = std::numeric_limits<size_t>::max();
   StorageId storage = kNone;
-  size_t begin = 0, end = 0;  // steps
-  bool forward = false;       // made or read by a forward node
+  size_t kept_from = kNever;  // first step at which forward makes or reads it
   size_t last_kept_read = 0;  // last step at which backward or a rerun reads it; 0: never
 };
 
@@ -41,14 +42,14 @@ class Simulation {
     price_.name = plan_.name;
     price_.steps = static_cast<int64_t>(plan_.steps.size());
     for (size_t s = 0; s < g_.storages.size(); ++s) {
-      if (g_.storages[s].resident) Begin(static_cast<StorageId>(s), 0);
+      if (g_.storages[s].resident) Begin(static_cast<StorageId>(s));
     }
     Peak(0, kNone, 0);
     std::vector<bool> ran(g_.nodes.size(), false);
     for (size_t i = 0; i < plan_.steps.size(); ++i) {
       const PlanStep& step = plan_.steps[i];
       if (step.kind == PlanStep::kFree) {
-        End(step.id, i);
+        End(step.id);
       } else {
         RunNode(step.id, i, ran[step.id]);
         ran[step.id] = true;
@@ -61,15 +62,14 @@ class Simulation {
  private:
   int64_t& Live(StorageId s) { return live_by_origin_[static_cast<size_t>(g_.storages[s].origin)]; }
 
-  void Begin(StorageId s, size_t step) {
+  void Begin(StorageId s) {
     current_[s] = static_cast<int32_t>(lives_.size());
-    lives_.push_back({s, step, plan_.steps.size()});
+    lives_.push_back({s});
     Live(s) += g_.storages[s].bytes;
     live_ += g_.storages[s].bytes;
   }
 
-  void End(StorageId s, size_t step) {
-    lives_[current_[s]].end = step;
+  void End(StorageId s) {
     current_[s] = kNone;
     Live(s) -= g_.storages[s].bytes;
     live_ -= g_.storages[s].bytes;
@@ -90,15 +90,16 @@ class Simulation {
     const bool keeps = again || node.phase != Phase::kForward;
     for (ValueId v : g_.in(node)) {
       const StorageId s = g_.values[v].storage;
-      if (current_[s] == kNone) Begin(s, step);  // an input made during the record
+      if (current_[s] == kNone) Begin(s);  // an input made during the record
       Life& life = lives_[current_[s]];
-      life.forward |= forward;
+      if (forward) life.kept_from = std::min(life.kept_from, step);
       if (keeps && node.phase != Phase::kOptimizer) life.last_kept_read = step;
     }
     for (ValueId v : g_.out(node)) {
       const StorageId s = g_.values[v].storage;
-      if (current_[s] == kNone) Begin(s, step);
-      lives_[current_[s]].forward |= forward;
+      if (current_[s] == kNone) Begin(s);
+      Life& life = lives_[current_[s]];
+      if (forward) life.kept_from = std::min(life.kept_from, step);
     }
     Peak(step, n, scratch_[n]);
     if (again && node.op->kind != OpKind::kView) {
@@ -116,8 +117,8 @@ class Simulation {
     }
     std::vector<int64_t> change(plan_.steps.size() + 2, 0);
     for (const Life& life : lives_) {
-      if (!life.forward || life.last_kept_read == 0 || parameter[life.storage]) continue;
-      change[life.begin] += g_.storages[life.storage].bytes;
+      if (parameter[life.storage] || life.kept_from >= life.last_kept_read) continue;
+      change[life.kept_from] += g_.storages[life.storage].bytes;
       change[life.last_kept_read + 1] -= g_.storages[life.storage].bytes;
     }
     int64_t kept = 0, most = 0;

@@ -184,5 +184,16 @@ TEST(Residuals, AreWhatThePlanWithoutRecomputationKeeps) {
   EXPECT_EQ(none->saved_bytes, Residuals(graph).retained);
 }
 
+TEST(Residuals, AreWhatThatPlanKeepsOfMicroBatchesMadeBefore) {
+  const Tensor w = Parameter({16, 4});
+  const Tensor batches[] = {Input({8, 16}), Input({8, 16}), Input({8, 16})};
+  Tape tape;
+  tape.Watch(w);
+  for (const Tensor& x : batches) tape.Gradient(Sum(MatMul(x, w)), w);
+  const Graph graph = tape.Finish();
+  EXPECT_EQ(PriceValidPlan(graph, PlanNone(graph)).saved_bytes, 8 * 16 * 4);
+  EXPECT_EQ(Residuals(graph).retained, 8 * 16 * 4);
+}
+
 }  // namespace
 }  // namespace tally
