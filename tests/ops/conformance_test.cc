@@ -384,5 +384,11 @@ TEST_P(EveryOp, RunsInNarrowFloats) {
 INSTANTIATE_TEST_SUITE_P(Ops, EveryOp, ::testing::ValuesIn(BuiltInOps()),
                          [](const auto& info) { return info.param; });
 
+TEST(Conformance, SamplesAreOfOpsThatExist) {
+  for (const Sample& sample : Samples()) {
+    EXPECT_NE(FindOp(absl::string_view(sample.op)), nullptr) << sample.op;
+  }
+}
+
 }  // namespace
 }  // namespace tally::conformance

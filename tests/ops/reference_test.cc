@@ -20,6 +20,7 @@
 #include "tally/ops/cross_entropy.h"
 #include "tally/ops/gather.h"
 #include "tally/ops/join.h"
+#include "tally/ops/linear.h"
 #include "tally/ops/matmul.h"
 #include "tally/ops/norm.h"
 #include "tally/ops/reduce.h"
@@ -161,6 +162,9 @@ void AddRowsAndContractions(std::map<std::string, Call>& calls) {
   calls["matmul"] = [](In x, const Json& a) -> Tensors {
     return {MatMul(x[0], x[1], {.a = a.value("a", false), .b = a.value("b", false)})};
   };
+  calls["linear"] = [](In x, const Json& a) -> Tensors {
+    return {Linear(x[0], x[1], x.size() > 2 ? x[2] : Tensor(), a["transpose_weight"].get<bool>())};
+  };
   calls["sum"] = Reduce(Sum), calls["mean"] = Reduce(Mean);
   calls["max"] = Reduce(Max), calls["min"] = Reduce(Min);
   calls["var"] = [](In x, const Json& a) -> Tensors {
@@ -292,7 +296,7 @@ TEST_P(References, AgreeInValuesAndGradients) {
 }
 
 INSTANTIATE_TEST_SUITE_P(PyTorch, References,
-                         ::testing::Values("elementwise", "matmul", "reduce", "view", "rows"),
+                         ::testing::Values("elementwise", "matmul", "linear", "reduce", "view", "rows"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace
