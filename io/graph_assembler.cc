@@ -151,7 +151,7 @@ absl::Status GraphAssembler::CheckSizes() const {
   absl::int128 total = graph_.baseline_bytes;
   for (const StorageRecord& s : graph_.storages) total += s.bytes;
   if (total > std::numeric_limits<int64_t>::max()) {
-    return Invalid("the storages take more than 2^63-1 bytes together");
+    return Invalid("the storages and the baseline take more than 2^63-1 bytes");
   }
   for (size_t v = 0; v < graph_.values.size(); ++v) {
     const Value& value = graph_.values[v];

@@ -85,7 +85,7 @@ TEST(GraphJson, RefusesStoragesOfTheWrongSize) {
   EXPECT_EQ(ErrorAfter("{\"bytes\": 128", "{\"bytes\": 127"),
             "g.json: %2 is f32[8,4], 128 bytes, but its storage 1 has 127");
   EXPECT_THAT(ErrorAfter("{\"bytes\": 512", "{\"bytes\": 9223372036854775807"),
-              HasSubstr("more than 2^63-1 bytes together"));
+              HasSubstr("more than 2^63-1 bytes"));
   EXPECT_THAT(ErrorAfter("{\"bytes\": 512", "{\"bytes\": -1"),
               HasSubstr("storage 2 has \"bytes\" -1, outside 0 to"));
 }
