@@ -1,3 +1,5 @@
+#include <omp.h>
+
 #include <algorithm>
 #include <cstring>
 
@@ -8,19 +10,25 @@
 namespace tally {
 namespace {
 
-// Bytes that one thread handles at a time. A multiple of every item and of the cache line.
-constexpr int64_t kChunk = int64_t{1} << 20;
+constexpr int64_t kGrain = int64_t{1} << 20;  // bytes that are worth a thread
 
-// Runs fn(begin, end) over [0, bytes) in chunks, by several threads when there are several chunks.
+// Runs fn(begin, end) over [0, bytes) in one part per thread: long parts let memcpy and memset pass
+// the caches by.
 template <typename Fn>
-void ForChunks(int64_t bytes, Fn fn) {
-  const int64_t chunks = (bytes + kChunk - 1) / kChunk;
-#pragma omp parallel for schedule(static) if (chunks > 1)
-  for (int64_t i = 0; i < chunks; ++i) fn(i * kChunk, std::min(bytes, (i + 1) * kChunk));
+void ForParts(int64_t bytes, Fn fn) {
+  if (bytes == 0) return;  // the pointers may be null
+  const int64_t threads = std::min<int64_t>(omp_get_max_threads(), bytes / kGrain);
+  if (threads <= 1) return fn(0, bytes);
+  const int64_t part = (bytes / threads + 4095) / 4096 * 4096;  // whole items of every size
+#pragma omp parallel for schedule(static) num_threads(static_cast <int>(threads))
+  for (int64_t i = 0; i < threads; ++i) {
+    const int64_t begin = std::min(bytes, i * part);
+    fn(begin, std::min(bytes, begin + part));
+  }
 }
 
 void CopyBytes(void* dst, const void* src, int64_t bytes) {
-  ForChunks(bytes, [=](int64_t begin, int64_t end) {
+  ForParts(bytes, [=](int64_t begin, int64_t end) {
     std::memcpy(static_cast<char*>(dst) + begin, static_cast<const char*>(src) + begin,
                 static_cast<size_t>(end - begin));
   });
@@ -30,9 +38,15 @@ template <typename T>
 void FillItems(void* dst, const void* value, int64_t count) {
   T item;
   std::memcpy(&item, value, sizeof(T));
-  ForChunks(count * static_cast<int64_t>(sizeof(T)), [=](int64_t begin, int64_t end) {
-    T* out = static_cast<T*>(dst);
-    std::fill(out + begin / sizeof(T), out + end / sizeof(T), item);
+  const unsigned char byte = static_cast<unsigned char>(item);
+  const bool all_equal = item == static_cast<T>(byte * (~T{0} / 255));  // 0x0101... times the byte
+  ForParts(count * static_cast<int64_t>(sizeof(T)), [=](int64_t begin, int64_t end) {
+    char* out = static_cast<char*>(dst);
+    if (all_equal) {
+      std::memset(out + begin, byte, static_cast<size_t>(end - begin));
+    } else {
+      std::fill(reinterpret_cast<T*>(out + begin), reinterpret_cast<T*>(out + end), item);
+    }
   });
 }
 

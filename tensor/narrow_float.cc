@@ -35,22 +35,47 @@ uint32_t NarrowFromFloat(float value, int exponent_bits, int fraction_bits, bool
   return sign | static_cast<uint32_t>(std::min<uint64_t>(result, overflow));
 }
 
-float FloatFromNarrow(uint32_t bits, int exponent_bits, int fraction_bits, bool has_infinity) {
+namespace {
+
+constexpr float Widen(uint32_t bits, int exponent_bits, int fraction_bits, bool has_infinity) {
   const uint32_t sign = (bits >> (exponent_bits + fraction_bits) & 1u) << 31;
   const uint32_t exponent = bits >> fraction_bits & ((1u << exponent_bits) - 1);
   const uint32_t fraction = bits & ((1u << fraction_bits) - 1);
-  const int bias = (1 << (exponent_bits - 1)) - 1;
+  const uint32_t aligned = fraction << (23 - fraction_bits);
+  const uint32_t rebias = 127 - ((1u << (exponent_bits - 1)) - 1);
   if (exponent == (1u << exponent_bits) - 1) {
-    if (has_infinity) {
-      return std::bit_cast<float>(sign | 0x7f800000u | fraction << (23 - fraction_bits));
-    }
+    if (has_infinity) return std::bit_cast<float>(sign | 0x7f800000u | aligned);
     if (fraction == (1u << fraction_bits) - 1) return std::bit_cast<float>(sign | 0x7fc00000u);
   }
-  const float magnitude = exponent == 0
-                              ? std::ldexp(static_cast<float>(fraction), 1 - bias - fraction_bits)
-                              : std::ldexp(static_cast<float>(fraction + (1u << fraction_bits)),
-                                           static_cast<int>(exponent) - bias - fraction_bits);
-  return std::bit_cast<float>(std::bit_cast<uint32_t>(magnitude) | sign);
+  if (exponent == 0) {
+    // fraction * 2^-fraction_bits in the least binade; that power of two is normal but for bf16,
+    // whose subnormals are f32's.
+    if (rebias == 0) return std::bit_cast<float>(sign | aligned);
+    const float unit =
+        std::bit_cast<float>((rebias + 1 - static_cast<uint32_t>(fraction_bits)) << 23);
+    return std::bit_cast<float>(std::bit_cast<uint32_t>(static_cast<float>(fraction) * unit) |
+                                sign);
+  }
+  return std::bit_cast<float>(sign | (exponent + rebias) << 23 | aligned);
+}
+
+constexpr std::array<float, 256> AllValues(int exponent_bits, int fraction_bits,
+                                           bool has_infinity) {
+  std::array<float, 256> values{};
+  for (uint32_t i = 0; i < 256; ++i) {
+    values[i] = Widen(i, exponent_bits, fraction_bits, has_infinity);
+  }
+  return values;
+}
+
+}  // namespace
+
+// Made by the compiler, so that they are there before any other static.
+constinit const std::array<float, 256> kF8E4M3FNValues = AllValues(4, 3, false);
+constinit const std::array<float, 256> kF8E5M2Values = AllValues(5, 2, true);
+
+float FloatFromNarrow(uint32_t bits, int exponent_bits, int fraction_bits, bool has_infinity) {
+  return Widen(bits, exponent_bits, fraction_bits, has_infinity);
 }
 
 float FloatToOdd(double value) {

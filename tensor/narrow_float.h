@@ -5,6 +5,7 @@
 #ifndef TALLY_TENSOR_NARROW_FLOAT_H_
 #define TALLY_TENSOR_NARROW_FLOAT_H_
 
+#include <array>
 #include <bit>
 #include <cstdint>
 
@@ -18,6 +19,9 @@ float FloatFromNarrow(uint32_t bits, int exponent_bits, int fraction_bits, bool 
 // Rounds to odd: cut towards zero, and the last bit set when anything was cut. Rounding that to a
 // narrow float gives the same bits as rounding the double itself, where nearest would round twice.
 float FloatToOdd(double value);
+// Every value of the 8-bit formats, by their bits.
+extern const std::array<float, 256> kF8E4M3FNValues;
+extern const std::array<float, 256> kF8E5M2Values;
 }  // namespace internal
 
 struct BF16 {
@@ -80,7 +84,7 @@ struct F8E4M3FN {
   F8E4M3FN() = default;
   explicit F8E4M3FN(float value)
       : bits(static_cast<uint8_t>(internal::NarrowFromFloat(value, 4, 3, false))) {}
-  explicit operator float() const { return internal::FloatFromNarrow(bits, 4, 3, false); }
+  explicit operator float() const { return internal::kF8E4M3FNValues[bits]; }
 };
 
 struct F8E5M2 {
@@ -88,7 +92,7 @@ struct F8E5M2 {
   F8E5M2() = default;
   explicit F8E5M2(float value)
       : bits(static_cast<uint8_t>(internal::NarrowFromFloat(value, 5, 2, true))) {}
-  explicit operator float() const { return internal::FloatFromNarrow(bits, 5, 2, true); }
+  explicit operator float() const { return internal::kF8E5M2Values[bits]; }
 };
 
 static_assert(sizeof(BF16) == 2 && sizeof(F16) == 2 && sizeof(F8E4M3FN) == 1);

@@ -13,44 +13,46 @@ std::string DimsText(absl::Span<const int64_t> dims) {
   return absl::StrCat("[", absl::StrJoin(dims, ","), "]");
 }
 
-// The product of the dims, or why there is none. A dim of 0 does not excuse the others: strides are
-// products of them too.
-absl::StatusOr<int64_t> CheckedProduct(absl::Span<const int64_t> dims) {
+// Why these dims are no shape.
+[[gnu::cold]] absl::Status Refusal(absl::Span<const int64_t> dims) {
   if (dims.size() > static_cast<size_t>(kMaxRank)) {
     return absl::InvalidArgumentError(absl::StrCat("shape: ", DimsText(dims), " has ", dims.size(),
                                                    " dims; at most ", kMaxRank, " are allowed"));
   }
-  int64_t product = 1;
-  bool empty = false;
   for (size_t i = 0; i < dims.size(); ++i) {
-    if (dims[i] < 0) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("shape: dim ", i, " of ", DimsText(dims), " is negative"));
-    }
-    if (dims[i] == 0) {
-      empty = true;
-    } else if (__builtin_mul_overflow(product, dims[i], &product)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("shape: the dims of ", DimsText(dims), " multiply to more than 2^63-1"));
-    }
+    if (dims[i] >= 0) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("shape: dim ", i, " of ", DimsText(dims), " is negative"));
   }
-  return empty ? 0 : product;
+  return absl::InvalidArgumentError(
+      absl::StrCat("shape: the dims of ", DimsText(dims), " multiply to more than 2^63-1"));
 }
 
 }  // namespace
 
-Shape::Shape(absl::Span<const int64_t> dims) {
-  numel_ = ValueOrThrow(CheckedProduct(dims));
+bool Shape::Set(absl::Span<const int64_t> dims) {
+  if (dims.size() > static_cast<size_t>(kMaxRank)) return false;
+  // A dim of 0 does not excuse the others: strides are products of them too.
+  int64_t product = 1;
+  bool empty = false, fits = true;
+  for (size_t i = 0; i < dims.size(); ++i) {
+    dims_[i] = dims[i];
+    empty |= dims[i] == 0;
+    fits &= dims[i] >= 0;
+    fits &= !__builtin_mul_overflow(product, dims[i] + (dims[i] == 0), &product);
+  }
+  numel_ = empty ? 0 : product;
   rank_ = static_cast<int32_t>(dims.size());
-  std::copy(dims.begin(), dims.end(), dims_.begin());
+  return fits;
+}
+
+Shape::Shape(absl::Span<const int64_t> dims) {
+  if (!Set(dims)) ThrowIfError(Refusal(dims));
 }
 
 absl::StatusOr<Shape> Shape::Make(absl::Span<const int64_t> dims) {
-  TALLY_ASSIGN_OR_RETURN(const int64_t numel, CheckedProduct(dims));
   Shape shape;
-  shape.numel_ = numel;
-  shape.rank_ = static_cast<int32_t>(dims.size());
-  std::copy(dims.begin(), dims.end(), shape.dims_.begin());
+  if (!shape.Set(dims)) return Refusal(dims);
   return shape;
 }
 
@@ -112,11 +114,7 @@ absl::StatusOr<int64_t> CheckedBytes(const TensorSpec& spec) {
 
 Strides RowMajorStrides(const Shape& shape) {
   Strides strides{};
-  int64_t step = 1;
-  for (int i = shape.rank() - 1; i >= 0; --i) {
-    strides[i] = step;
-    step *= std::max<int64_t>(shape[i], 1);
-  }
+  SetRowMajorStrides(shape, &strides);
   return strides;
 }
 

@@ -22,7 +22,8 @@ inline constexpr int kMaxRank = 8;
 class Shape {
  public:
   Shape() = default;
-  Shape(std::initializer_list<int64_t> dims) : Shape(absl::MakeConstSpan(dims.begin(), dims.size())) {}
+  Shape(std::initializer_list<int64_t> dims)
+      : Shape(absl::MakeConstSpan(dims.begin(), dims.size())) {}
   explicit Shape(absl::Span<const int64_t> dims);
   static absl::StatusOr<Shape> Make(absl::Span<const int64_t> dims);
 
@@ -49,6 +50,9 @@ class Shape {
   friend bool operator!=(const Shape& a, const Shape& b) { return !(a == b); }
 
  private:
+  // False when `dims` are no shape.
+  bool Set(absl::Span<const int64_t> dims);
+
   std::array<int64_t, kMaxRank> dims_{};
   int64_t numel_ = 1;
   int32_t rank_ = 0;
@@ -80,6 +84,14 @@ absl::StatusOr<int64_t> CheckedBytes(const TensorSpec& spec);
 // Row-major strides in elements; entries at and above the rank are 0.
 using Strides = std::array<int64_t, kMaxRank>;
 Strides RowMajorStrides(const Shape& shape);
+// The same, written to zeroed strides.
+inline void SetRowMajorStrides(const Shape& shape, Strides* strides) {
+  int64_t step = 1;
+  for (int i = shape.rank() - 1; i >= 0; --i) {
+    (*strides)[i] = step;
+    step *= shape[i] == 0 ? 1 : shape[i];  // so that no stride is 0
+  }
+}
 // True iff elements lie in row-major order without gaps. Strides of dims of size 1 do not matter,
 // and a tensor without elements is contiguous.
 bool IsContiguous(const Shape& shape, const Strides& strides);

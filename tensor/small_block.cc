@@ -13,8 +13,8 @@ namespace {
 constexpr int64_t kAlignment = 64;
 constexpr int kNumClasses = kMaxSmallBlock / kAlignment;
 constexpr int64_t kSlabBytes = 64 * 1024;
-constexpr int32_t kBatch = 64;       // blocks moved between a thread and the shared lists at once
-constexpr int32_t kMaxCached = 256;  // free blocks of one class that a thread keeps
+constexpr int32_t kBatch = 64;        // blocks moved between a thread and the shared lists at once
+constexpr int32_t kMaxCached = 4096;  // free blocks of one class that a thread keeps
 
 int ClassOf(int64_t bytes) { return bytes <= 0 ? 0 : static_cast<int>((bytes - 1) / kAlignment); }
 int64_t ClassBytes(int c) { return (c + 1) * kAlignment; }

@@ -22,10 +22,7 @@ namespace {
 
 // Takes over the caller's reference to `storage`.
 TensorImpl* NewImpl(const TensorSpec& spec, Storage* storage) {
-  TensorImpl* impl = new (AllocateSmall(sizeof(TensorImpl))) TensorImpl;
-  impl->storage = storage;
-  impl->spec = spec;
-  return impl;
+  return new (AllocateSmall(sizeof(TensorImpl))) TensorImpl(spec, storage);
 }
 
 }  // namespace
@@ -55,7 +52,7 @@ absl::StatusOr<Tensor> Tensor::TryEmpty(const TensorSpec& spec, Device device, O
                         absl::StrCat(spec.ToString(), ": ", storage.status().message()));
   }
   Tensor tensor(internal::NewImpl(spec, *storage));
-  tensor.impl_->strides = RowMajorStrides(spec.shape);
+  SetRowMajorStrides(spec.shape, &tensor.impl_->strides);
   return tensor;
 }
 

@@ -26,6 +26,8 @@ namespace tally {
 
 namespace internal {
 struct TensorImpl {
+  TensorImpl(const TensorSpec& s, Storage* owned) : storage(owned), spec(s) {}
+
   std::atomic<int32_t> refs{1};
   int32_t value_id = -1;       // the recorder's number of this tensor, valid for record_serial
   uint64_t record_serial = 0;
