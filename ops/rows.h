@@ -8,10 +8,6 @@
 #include "absl/status/status.h"
 #include "tally/ops/op_def.h"
 
-// Instruction sets that kernels are compiled for: AVX-512, AVX2, and plain vectors for what is
-// older.
-#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4)
-
 namespace tally {
 
 // f64, f32, bf16 or f16: what the row kernels compute on.
