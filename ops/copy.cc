@@ -55,14 +55,14 @@ inline void CopyFourByFour(uint32_t* dst, int64_t dst_row, const uint32_t* src,
   using Four = uint32_t __attribute__((vector_size(16)));
   Four c[4];
   for (int i = 0; i < 4; ++i) std::memcpy(&c[i], src + i * src_column, sizeof(Four));
-  const Four low01 = __builtin_shuffle(c[0], c[1], Four{0, 4, 1, 5});
-  const Four low23 = __builtin_shuffle(c[2], c[3], Four{0, 4, 1, 5});
-  const Four high01 = __builtin_shuffle(c[0], c[1], Four{2, 6, 3, 7});
-  const Four high23 = __builtin_shuffle(c[2], c[3], Four{2, 6, 3, 7});
-  const Four r[4] = {__builtin_shuffle(low01, low23, Four{0, 1, 4, 5}),
-                     __builtin_shuffle(low01, low23, Four{2, 3, 6, 7}),
-                     __builtin_shuffle(high01, high23, Four{0, 1, 4, 5}),
-                     __builtin_shuffle(high01, high23, Four{2, 3, 6, 7})};
+  const Four low01 = __builtin_shufflevector(c[0], c[1], 0, 4, 1, 5);
+  const Four low23 = __builtin_shufflevector(c[2], c[3], 0, 4, 1, 5);
+  const Four high01 = __builtin_shufflevector(c[0], c[1], 2, 6, 3, 7);
+  const Four high23 = __builtin_shufflevector(c[2], c[3], 2, 6, 3, 7);
+  const Four r[4] = {__builtin_shufflevector(low01, low23, 0, 1, 4, 5),
+                     __builtin_shufflevector(low01, low23, 2, 3, 6, 7),
+                     __builtin_shufflevector(high01, high23, 0, 1, 4, 5),
+                     __builtin_shufflevector(high01, high23, 2, 3, 6, 7)};
   for (int i = 0; i < 4; ++i) std::memcpy(dst + i * dst_row, &r[i], sizeof(Four));
 }
 
