@@ -10,6 +10,7 @@
 #include "tally/ops/elementwise_checks.h"
 #include "tally/ops/select.h"
 #include "tally/ops/unary.h"
+#include "tally/ops/unary_loops.h"
 
 namespace tally {
 
@@ -148,6 +149,11 @@ absl::Status GradientKernel(const KernelArgs& args) {
 }
 template <BinaryGradRow kRow>  // inputs dy, a
 absl::Status GradientScalarKernel(const KernelArgs& args) {
+  if (kRow == BinaryGradRow::kPowGradBase && args.As<ScalarAttrs>().value == 2) {
+    const ElementwiseInput square[] = {{args.in[0]}, {args.in[1]}};
+    RunFloat(LoopsOf(UnaryRow::kSquare).gradient, square, args.out[0]);
+    return absl::OkStatus();
+  }
   const ElementwiseInput in[] = {
       {args.in[0]}, {args.in[1]}, {nullptr, args.As<ScalarAttrs>().value}};
   RunFloat(LoopsOf(kRow), in, args.out[0]);

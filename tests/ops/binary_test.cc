@@ -330,6 +330,7 @@ TEST(BinaryGrad, RulesOfNumbersGiveTheDerivative) {
       {"div_scalar", 4, [](double) { return 0.25; }},
       {"rdiv_scalar", 3, [](double x) { return -3 / (x * x); }},
       {"pow_scalar", 3, [](double x) { return 3 * x * x; }},
+      {"pow_scalar", 2, [](double x) { return 2 * x; }},
       {"maximum_scalar", 1, [](double x) { return x > 1    ? 1
                                                   : x == 1 ? 0.5
                                                            : 0; }},
