@@ -55,8 +55,32 @@ class Simulation {
         ran[step.id] = true;
       }
     }
-    price_.saved_bytes = Saved();
-    return std::move(price_);
+    price_.saved_bytes = Saved(nullptr);
+    return price_;
+  }
+
+  // After Run.
+  PlanDetail Detail() const {
+    PlanDetail detail;
+    std::vector<bool> live(g_.storages.size());
+    for (size_t s = 0; s < live.size(); ++s) live[s] = g_.storages[s].resident;
+    // Before the first step where nothing ran at the peak, else with that step.
+    const size_t steps = price_.peak_node == kNone ? 0 : price_.peak_step + 1;
+    for (size_t i = 0; i < steps; ++i) {
+      const PlanStep& step = plan_.steps[i];
+      if (step.kind == PlanStep::kFree) {
+        live[step.id] = false;
+        continue;
+      }
+      for (ValueId v : g_.in(g_.nodes[step.id])) live[g_.values[v].storage] = true;
+      for (ValueId v : g_.out(g_.nodes[step.id])) live[g_.values[v].storage] = true;
+    }
+    for (size_t s = 0; s < live.size(); ++s) {
+      if (live[s]) detail.at_peak.push_back(static_cast<StorageId>(s));
+    }
+    if (price_.peak_node != kNone) detail.scratch_at_peak = scratch_[price_.peak_node];
+    Saved(&detail.saved);
+    return detail;
   }
 
  private:
@@ -108,21 +132,34 @@ class Simulation {
     }
   }
 
-  int64_t Saved() const {
+  // The most kept at once; with `list` also what that is.
+  int64_t Saved(std::vector<StorageId>* list) const {
     const Provenance provenance(g_);
     std::vector<bool> parameter(g_.storages.size(), false);
     for (size_t v = 0; v < g_.values.size(); ++v) {
       if (provenance.parameter(static_cast<ValueId>(v)) != kNone)
         parameter[g_.values[v].storage] = true;
     }
+    const auto kept_later = [&](const Life& life) {
+      return !parameter[life.storage] && life.kept_from < life.last_kept_read;
+    };
     std::vector<int64_t> change(plan_.steps.size() + 2, 0);
     for (const Life& life : lives_) {
-      if (parameter[life.storage] || life.kept_from >= life.last_kept_read) continue;
+      if (!kept_later(life)) continue;
       change[life.kept_from] += g_.storages[life.storage].bytes;
       change[life.last_kept_read + 1] -= g_.storages[life.storage].bytes;
     }
     int64_t kept = 0, most = 0;
-    for (int64_t c : change) most = std::max(most, kept += c);
+    size_t most_at = 0;
+    for (size_t i = 0; i < change.size(); ++i) {
+      kept += change[i];
+      if (kept > most) most = kept, most_at = i;
+    }
+    for (const Life& life : lives_) {
+      if (list == nullptr || most == 0 || !kept_later(life)) continue;
+      if (life.kept_from <= most_at && life.last_kept_read >= most_at)
+        list->push_back(life.storage);
+    }
     return most;
   }
 
@@ -145,6 +182,12 @@ absl::StatusOr<PlanPrice> PricePlan(const Graph& graph, const Plan& plan) {
 
 PlanPrice PriceValidPlan(const Graph& graph, const Plan& plan) {
   return Simulation(graph, plan).Run();
+}
+
+PlanDetail DetailPlan(const Graph& graph, const Plan& plan) {
+  Simulation simulation(graph, plan);
+  simulation.Run();
+  return simulation.Detail();
 }
 
 Plan PlanFromRuns(const Graph& graph, const std::vector<NodeId>& runs) {

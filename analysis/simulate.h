@@ -37,6 +37,15 @@ absl::StatusOr<PlanPrice> PricePlan(const Graph& graph, const Plan& plan);
 // The same for a plan that is known to be valid.
 PlanPrice PriceValidPlan(const Graph& graph, const Plan& plan);
 
+// What is behind the figures of a price.
+struct PlanDetail {
+  std::vector<StorageId> at_peak;  // live at peak_step; their bytes and the scratch are peak_bytes
+  int64_t scratch_at_peak = 0;
+  std::vector<StorageId> saved;  // their bytes are saved_bytes
+};
+// Of a plan that is known to be valid.
+PlanDetail DetailPlan(const Graph& graph, const Plan& plan);
+
 // Runs the nodes as recorded (those of the recompute phase too, so that a checkpointed record keeps
 // its meaning) and frees each storage after its last use: the least memory without any (further)
 // recomputation.

@@ -1,0 +1,177 @@
+#include "tally/io/report.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
+#include "tally/analysis/plan_sqrt.h"
+#include "tally/analysis/verify.h"
+#include "tally/tensor/check.h"
+
+namespace tally {
+namespace {
+
+std::string PhaseOf(const Graph& graph) {
+  std::string phase = "forward";
+  for (const Node& node : graph.nodes) {
+    if (node.phase == Phase::kOptimizer) return "train";
+    if (node.phase == Phase::kBackward) phase = "backward";
+  }
+  return phase;
+}
+
+std::string DTypeOf(const Graph& graph) {
+  std::string name;
+  for (const Value& value : graph.values) {
+    if (graph.storages[value.storage].origin != Origin::kParameter || value.producer != kNone)
+      continue;
+    if (name.empty()) name = Name(value.spec.dtype);
+    if (name != Name(value.spec.dtype)) return "mixed";
+  }
+  return name;
+}
+
+void AddStorage(const Graph& graph, StorageId storage, std::vector<StorageId>& list,
+                int64_t& bytes) {
+  list.push_back(storage);
+  bytes += graph.storages[storage].bytes;
+}
+
+// The gradient of each value that one was asked for: the first one of it, when there are several.
+void SumGradients(const Graph& graph, StorageSums& sums) {
+  absl::flat_hash_set<ValueId> seen;
+  absl::flat_hash_set<StorageId> storages;
+  for (size_t i = 0; i < graph.gradients.size(); ++i) {
+    if (graph.gradients[i] == kNone || !seen.insert(graph.gradient_of[i]).second) continue;
+    const StorageId storage = graph.values[graph.gradients[i]].storage;
+    if (storages.insert(storage).second)
+      AddStorage(graph, storage, sums.gradients, sums.gradients_bytes);
+  }
+}
+
+void SumScratch(const Graph& graph, StorageSums& sums) {
+  absl::flat_hash_set<StorageId> live, most;
+  int64_t bytes = 0;
+  for (const StorageEvent& e : graph.events) {
+    const StorageRecord& record = graph.storages[e.storage];
+    if (record.origin != Origin::kScratch) continue;
+    if (e.kind == StorageEvent::kFree) {
+      live.erase(e.storage);
+      bytes -= record.bytes;
+      continue;
+    }
+    live.insert(e.storage);
+    bytes += record.bytes;
+    if (bytes > sums.workspace_bytes) {
+      sums.workspace_bytes = bytes;
+      most = live;
+    }
+  }
+  sums.workspace.assign(most.begin(), most.end());
+  std::sort(sums.workspace.begin(), sums.workspace.end());
+}
+
+StorageSums SumStorages(const Graph& graph) {
+  StorageSums sums;
+  for (size_t s = 0; s < graph.storages.size(); ++s) {
+    const StorageId id = static_cast<StorageId>(s);
+    switch (graph.storages[s].origin) {
+      case Origin::kParameter:
+        AddStorage(graph, id, sums.parameters, sums.parameters_bytes);
+        break;
+      case Origin::kOptimizerState:
+        AddStorage(graph, id, sums.optimizer, sums.optimizer_bytes);
+        break;
+      case Origin::kInput:
+        AddStorage(graph, id, sums.inputs, sums.inputs_bytes);
+        break;
+      default:
+        break;
+    }
+  }
+  SumGradients(graph, sums);
+  SumScratch(graph, sums);
+  return sums;
+}
+
+FlopRule ProductRule(const std::string& name, int64_t factor, const std::string& n_name, Count n,
+                     int64_t tokens) {
+  return {
+      name,
+      absl::StrCat(factor, "·", n_name, "·D = ", factor, "·", ToGrouped(n), "·", ToGrouped(tokens)),
+      n * factor * tokens};
+}
+
+std::vector<FlopRule> Rules(const Report& report) {
+  const SplitProof& p = report.proof;
+  const bool backward = report.phase != "forward";
+  const int64_t factor = backward ? 6 : 2;
+  const std::string nd = absl::StrCat(factor, "ND");
+  const Count matrix = p.parameters - p.parameters_embedding;
+  std::vector<FlopRule> rules = {
+      ProductRule(nd, factor, "N", p.parameters, p.tokens),
+      ProductRule(nd + "_non_embedding", factor, "N(without look-up tables)", matrix, p.tokens)};
+  const auto* gpt2 =
+      report.source.family ? std::get_if<Gpt2Config>(&*report.source.family) : nullptr;
+  if (gpt2 != nullptr && report.source.sequence) {
+    // Chowdhery et al. 2022 (PaLM), appendix B: 6N + 12·L·H·Q·T a token.
+    const int64_t attention = (backward ? 12 : 4) * gpt2->layers * gpt2->width;
+    FlopRule rule;
+    rule.name = nd + "_attention";
+    rule.formula =
+        absl::StrCat("(", factor, "·N + ", backward ? 12 : 4, "·L·d·T)·D = (", factor, "·",
+                     ToGrouped(p.parameters), " + ", backward ? 12 : 4, "·", gpt2->layers, "·",
+                     gpt2->width, "·", *report.source.sequence, ")·", ToGrouped(p.tokens));
+    rule.flops = (p.parameters * factor + Count(attention) * *report.source.sequence) * p.tokens;
+    rules.push_back(rule);
+  }
+  if (backward) {
+    rules.push_back(
+        {"3_forward", absl::StrCat("3·forward = 3·", ToGrouped(p.forward)), p.forward * 3});
+  }
+  return rules;
+}
+
+}  // namespace
+
+bool Report::tied() const {
+  for (const ProofParameter& p : proof.parameter_list) {
+    if (p.lookup && p.use == ProofParameter::kContracted) return true;
+  }
+  return false;
+}
+
+const std::vector<std::string>& PlanNames() {
+  static const std::vector<std::string>* const names = new std::vector<std::string>{"none", "sqrt"};
+  return *names;
+}
+
+absl::StatusOr<Report> MakeReport(Graph graph, ReportSource source,
+                                  const std::vector<std::string>& plans) {
+  TALLY_RETURN_IF_ERROR(Verify(graph));
+  Report report;
+  report.graph = std::move(graph);
+  report.source = std::move(source);
+  const Graph& g = report.graph;
+  report.phase = PhaseOf(g);
+  report.dtype = DTypeOf(g);
+  report.cost = AnalyzeCost(g);
+  report.proof = ProveSplit(g);
+  report.saved = ListResiduals(g);
+  report.memory = AnalyzeMemory(g);
+  report.sums = SumStorages(g);
+  report.plans.push_back({PlanNone(g), report.memory.none});
+  absl::flat_hash_set<std::string> seen = {"none"};
+  for (const std::string& name : plans) {
+    if (!seen.insert(name).second) continue;
+    TALLY_CHECK(name == "sqrt") << "unknown plan " << name;
+    Plan plan = PlanSqrt(g);
+    TALLY_ASSIGN_OR_RETURN(PlanPrice price, PricePlan(g, plan));
+    report.plans.push_back({std::move(plan), std::move(price)});
+  }
+  report.rules = Rules(report);
+  return report;
+}
+
+}  // namespace tally

@@ -1,0 +1,82 @@
+// Report: all analyses of one recorded graph together, with where the graph came from. What the
+// summary and report.json are written from.
+#ifndef TALLY_IO_REPORT_H_
+#define TALLY_IO_REPORT_H_
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "tally/analysis/cost_report.h"
+#include "tally/analysis/memory.h"
+#include "tally/analysis/residuals.h"
+#include "tally/analysis/simulate.h"
+#include "tally/analysis/split.h"
+#include "tally/autograd/graph.h"
+#include "tally/nn/model.h"
+
+namespace tally {
+
+// Where the graph came from. Empty and nullopt are "not known", and are null in report.json.
+struct ReportSource {
+  std::string name;    // "gpt2", "model"
+  std::string source;  // "built-in", or the path
+  std::string format;  // "family gpt2", "tally", "graph JSON"
+  std::string origin;  // in words: "traced on meta at these flags", "as recorded in the file"
+  std::optional<FamilyConfig> family;
+  std::optional<int64_t> batch, sequence;
+  std::string optimizer;
+};
+
+struct PricedPlan {
+  Plan plan;
+  PlanPrice price;
+};
+
+// A closed formula to compare with.
+struct FlopRule {
+  std::string name;     // "6ND"
+  std::string formula;  // with the numbers in it
+  Count flops = 0;
+};
+
+// Sums over the storages of the record, each once and whole.
+struct StorageSums {
+  std::vector<StorageId> parameters, gradients, optimizer, inputs;
+  std::vector<StorageId> workspace;  // scratch that was live when most of it was
+  int64_t parameters_bytes = 0, gradients_bytes = 0, optimizer_bytes = 0, inputs_bytes = 0,
+          workspace_bytes = 0;
+};
+
+struct Report {
+  ReportSource source;
+  Graph graph;
+  std::string phase;  // "forward", "backward", "train": what the graph holds
+  std::string dtype;  // of the parameters; "mixed" when they differ
+  CostReport cost;
+  SplitProof proof;
+  ResidualReport saved;
+  MemoryReport memory;
+  StorageSums sums;
+  std::vector<PricedPlan> plans;
+  std::vector<FlopRule> rules;
+
+  // Matmul FLOPs of a step under a plan: hardware FLOPs as recorded and what the plan runs again.
+  Count hardware_flops(const PlanPrice& plan) const {
+    return cost.hardware_flops() + plan.recompute.matmul;
+  }
+  bool tied() const;  // a look-up table is also a weight
+};
+
+// "none", "sqrt".
+const std::vector<std::string>& PlanNames();
+
+// Verifies the graph (its error is returned), then runs every analysis. `plans` are of PlanNames;
+// "none" comes first and once, whether named or not. n log n in the graph.
+absl::StatusOr<Report> MakeReport(Graph graph, ReportSource source,
+                                  const std::vector<std::string>& plans);
+
+}  // namespace tally
+
+#endif  // TALLY_IO_REPORT_H_

@@ -1,0 +1,423 @@
+#include "tally/io/summary.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "tally/analysis/provenance.h"
+#include "tally/io/deviations.h"
+#include "tally/io/report_json.h"
+#include "tally/io/table.h"
+
+namespace tally {
+namespace {
+
+constexpr Align kLeft = Align::kLeft, kRight = Align::kRight;
+constexpr size_t kTop = 8;  // lines of a table of the greatest
+
+std::string Dash(Count n) { return n == 0 ? "-" : ToGrouped(n); }
+
+// "+ 115,964,116,992", "- 745,537,536".
+std::string Signed(Count n) {
+  return n < 0 ? absl::StrCat("- ", ToGrouped(-n)) : absl::StrCat("+ ", ToGrouped(n));
+}
+
+// Below 10,000 the integer beside it says it all.
+std::string WithUnits(int64_t bytes) { return bytes < 10'000 ? "" : BytesText(bytes); }
+
+// At most Table::kWidth columns a line, broken at spaces.
+std::string Wrapped(const std::string& line) {
+  const size_t indent = std::min(line.find_first_not_of(' '), line.size());
+  std::string text = line.substr(0, indent);
+  int width = static_cast<int>(indent);
+  bool first = true;
+  for (absl::string_view word : absl::StrSplit(absl::string_view(line).substr(indent), ' ')) {
+    const int more = DisplayWidth(word);
+    if (!first && width + 1 + more > Table::kWidth) {
+      absl::StrAppend(&text, "\n", std::string(indent + 2, ' '));
+      width = static_cast<int>(indent) + 2;
+    } else if (!first) {
+      text += ' ';
+      ++width;
+    }
+    absl::StrAppend(&text, word);
+    width += more;
+    first = false;
+  }
+  return text + "\n";
+}
+
+void Section(std::string& text, const std::string& title) {
+  absl::StrAppend(&text, "\n", title, "\n");
+}
+
+class Writer {
+ public:
+  explicit Writer(const Report& report) : r_(report), p_(report.proof) {}
+
+  std::string Write() {
+    Header();
+    Contractions();
+    Reconciling();
+    Textbook();
+    OtherFlops();
+    Memory();
+    Plans();
+    TopOps();
+    TopScopes();
+    Conventions();
+    return std::move(text_);
+  }
+
+ private:
+  void Line(const std::string& line) {
+    absl::StrAppend(&text_, Wrapped(SanitizeForTerminal(line)));
+  }
+  void Indented(const Table& table) {
+    const std::string lines = table.ToString(Table::kWidth - 2);
+    for (size_t at = 0; at < lines.size();) {
+      const size_t end = lines.find('\n', at);
+      absl::StrAppend(&text_, "  ", lines.substr(at, end - at + 1));
+      at = end + 1;
+    }
+  }
+
+  void Header() {
+    const ReportSource& s = r_.source;
+    Line(absl::StrCat(s.name, ": ", s.source, ", ", s.format, "; ", s.origin));
+    Line(absl::StrCat("parameters ", ToGrouped(p_.parameters), ": ",
+                      ToGrouped(p_.parameters_matmul), " in contractions, ",
+                      ToGrouped(p_.parameters_embedding), " in look-up tables",
+                      r_.tied() ? " (tied: a table is also a weight, counted once)" : ""));
+    std::string run = absl::StrCat("phase ", r_.phase);
+    if (s.batch) absl::StrAppend(&run, ", batch ", *s.batch);
+    if (s.sequence) absl::StrAppend(&run, " x sequence ", *s.sequence);
+    absl::StrAppend(&run, ", ", ToGrouped(p_.tokens), " tokens");
+    if (!r_.dtype.empty()) absl::StrAppend(&run, ", ", r_.dtype);
+    if (!s.optimizer.empty()) absl::StrAppend(&run, ", ", s.optimizer);
+    Line(run);
+    if (!p_.tokens_origin.empty()) Line(absl::StrCat("tokens are ", p_.tokens_origin));
+    Line(absl::StrCat(ToGrouped(static_cast<int64_t>(r_.graph.nodes.size())), " nodes, ",
+                      ToGrouped(static_cast<int64_t>(r_.graph.values.size())), " values, ",
+                      ToGrouped(static_cast<int64_t>(r_.graph.storages.size())), " storages"));
+    if (r_.cost.declared_nodes > 0) {
+      Line(absl::StrCat(r_.cost.declared_nodes,
+                        " nodes are of ops unknown here; they count what the file declares"));
+    }
+  }
+
+  void Contractions() {
+    Section(text_, "FLOPs of contractions (matmul)");
+    Table table({{"", kLeft},
+                 {"all", kRight},
+                 {"with a weight", kRight},
+                 {"of activations", kRight},
+                 {"else", kRight}});
+    const auto row = [&](const std::string& name, Count weight, Count activation, Count other) {
+      table.AddRow({name, ToGrouped(weight + activation + other), Dash(weight), Dash(activation),
+                    Dash(other)});
+    };
+    const Count weight_input = p_.input_grad - p_.activation_backward;
+    row("forward", p_.weight_forward, p_.activation_forward, p_.product_forward);
+    row("backward", p_.weight_grad + weight_input, p_.activation_backward, p_.other_backward);
+    row("  input_grad", weight_input, p_.activation_backward, 0);
+    row("  weight_grad", p_.weight_grad, 0, 0);
+    if (p_.recompute != 0) table.AddRow({"recompute", ToGrouped(p_.recompute), "-", "-", "-"});
+    table.AddRule();
+    row("model: forward + backward", p_.weight_forward + p_.weight_grad + weight_input,
+        p_.activation_forward + p_.activation_backward, p_.product_forward + p_.other_backward);
+    if (p_.recompute != 0)
+      table.AddRow({"hardware: + recompute", ToGrouped(r_.cost.hardware_flops()), "", "", ""});
+    Indented(table);
+    Line(absl::StrCat("  proof: ", p_.holds ? "holds for all of " : "DOES NOT HOLD; ",
+                      ToGrouped(static_cast<int64_t>(p_.parameter_list.size())), " parameters, ",
+                      ToGrouped(static_cast<int64_t>(p_.contractions.size())),
+                      " weight contractions"));
+    for (const std::string& failure : p_.failures) Line("    " + failure);
+  }
+
+  // What the items of a term are: "wpe.weight", "98 parameters", "24 nodes".
+  std::string Items(const ProofTerm& term) const {
+    std::string names;
+    int64_t nodes = 0;
+    for (const TermItem& item : term.items) {
+      if (item.node != kNone)
+        ++nodes;
+      else
+        absl::StrAppend(&names, names.empty() ? "" : ", ", StorageName(r_.graph, item.parameter));
+    }
+    const int64_t parameters = static_cast<int64_t>(term.items.size()) - nodes;
+    if (nodes > 0 && parameters == 0) return absl::StrCat(nodes, nodes == 1 ? " node" : " nodes");
+    if (parameters <= 2) return names;
+    return absl::StrCat(parameters, " parameters");
+  }
+
+  void Reconciling() {
+    for (const Reconciliation& r : p_.reconciliations) {
+      const bool all = r.name == "6ND";
+      if (!all && r.parameters == p_.parameters) continue;  // the same again
+      Section(text_,
+              absl::StrCat("Reconciliation with 6·N·D, N = ", ToGrouped(r.parameters),
+                           all ? "" : " (without look-up tables)", ", D = ", ToGrouped(p_.tokens)));
+      Table table({{"term", kLeft}, {"FLOPs", kRight}, {"from", kLeft}});
+      for (const ProofTerm& term : r.terms) {
+        const bool base = term.key == "6ND";
+        table.AddRow({base ? absl::StrCat("6·", ToGrouped(r.parameters), "·", ToGrouped(p_.tokens))
+                           : term.label,
+                      base ? ToGrouped(term.flops) : Signed(term.flops), Items(term)});
+      }
+      table.AddRule();
+      table.AddRow({"sum of the terms", ToGrouped(r.total), ""});
+      table.AddRow({"counted, forward + backward", ToGrouped(p_.total()), ""});
+      table.AddRow({"difference", ToGrouped(r.difference),
+                    r.difference == 0 ? "exact" : "the proof does not hold"});
+      Indented(table);
+    }
+  }
+
+  void Textbook() {
+    if (r_.phase == "forward") return;
+    const std::vector<Deviation> deviations = Deviations(r_);
+    if (deviations.empty()) return;
+    Section(text_, "Backward beside the textbook, two contractions for each forward one");
+    Table table({{"", kLeft}, {"FLOPs", kRight}});
+    table.AddRow({"textbook backward, 2 x forward", ToGrouped(p_.textbook_backward())});
+    for (const Deviation& d : deviations) table.AddRow({"  " + d.what, Signed(-d.missing)});
+    table.AddRule();
+    table.AddRow({"executed backward", ToGrouped(p_.backward)});
+    Indented(table);
+  }
+
+  void OtherFlops() {
+    Section(text_, "FLOPs besides contractions, and bytes each node must move");
+    Table table({{"", kLeft},
+                 {"other", kRight},
+                 {"transcendental", kRight},
+                 {"bytes", kRight},
+                 {"FLOPs/byte", kRight}});
+    const auto row = [&](const char* name, const CostLine& line) {
+      const std::optional<double> intensity = line.intensity();
+      table.AddRow({name, ToGrouped(line.flops.other), ToGrouped(line.flops.transcendental),
+                    ToGrouped(line.bytes()),
+                    intensity ? absl::StrFormat("%.2f", *intensity) : std::string("-")});
+    };
+    for (Phase phase : {Phase::kForward, Phase::kBackward, Phase::kRecompute, Phase::kOptimizer}) {
+      if (r_.cost.cost[phase].nodes > 0) row(Name(phase), r_.cost.cost[phase]);
+    }
+    table.AddRule();
+    row("total", r_.cost.cost.total());
+    Indented(table);
+  }
+
+  void Memory() {
+    const MemoryReport& m = r_.memory;
+    Section(text_, "Memory, bytes requested");
+    Table table({{"", kLeft}, {"bytes", kRight}, {"", kLeft}});
+    const auto row = [&](const std::string& name, int64_t bytes) {
+      table.AddRow({name, ToGrouped(bytes), WithUnits(bytes)});
+    };
+    row("parameters", r_.sums.parameters_bytes);
+    row("gradients", r_.sums.gradients_bytes);
+    row("optimizer", r_.sums.optimizer_bytes);
+    row("inputs", r_.sums.inputs_bytes);
+    row("saved for backward", r_.saved.retained);
+    row("  viewed of it", r_.saved.viewed);
+    row("  inputs in it", r_.saved.retained_inputs);
+    row("scratch, at most", r_.sums.workspace_bytes);
+    table.AddRule();
+    row("peak as recorded", m.peak_bytes);
+    row("peak with every storage freed after its last use", m.none.peak_bytes);
+    if (m.baseline_bytes > 0) row("besides: live and touched by no node", m.baseline_bytes);
+    Indented(table);
+    if (const std::string recipe = MemoryRecipe(r_); !recipe.empty()) Line("  " + recipe);
+    if (m.peak_node == kNone) return;
+    Line(absl::StrCat("  the peak is at ", NodeText(m.peak_node), "; alive then:"));
+    AtPeak();
+  }
+
+  std::string NodeText(NodeId n) const {
+    if (n >= static_cast<NodeId>(r_.graph.nodes.size())) return "the end, after all nodes";
+    const Node& node = r_.graph.nodes[n];
+    const std::string scope = r_.graph.ScopePath(node.scope);
+    return absl::StrCat("node ", n, ", ", node.op->name, " (", Name(node.phase), ")",
+                        scope.empty() ? "" : absl::StrCat(" in ", scope));
+  }
+
+  void AtPeak() {
+    Table table(
+        {{"", kLeft}, {"origin", kLeft}, {"bytes", kRight}, {"share", kRight}, {"made in", kLeft}});
+    const MemoryReport& m = r_.memory;
+    size_t shown = 0;
+    int64_t rest = 0;
+    for (const LiveStorage& s : m.at_peak) {
+      if (shown++ >= kTop) {
+        rest += s.bytes;
+        continue;
+      }
+      const std::string scope = r_.graph.ScopePath(s.scope);
+      table.AddRow({ReportName(r_.graph, s.storage, s.value), Name(s.origin), ToGrouped(s.bytes),
+                    PercentText(s.bytes, m.peak_bytes), scope});
+    }
+    if (rest > 0) {
+      table.AddRow({absl::StrCat(ToGrouped(static_cast<int64_t>(m.at_peak.size() - kTop)), " more"),
+                    "", ToGrouped(rest), PercentText(rest, m.peak_bytes), ""});
+    }
+    table.AddRule();
+    for (int o = 0; o < kNumOrigins; ++o) {
+      const int64_t bytes = m.peak_by_origin[o];
+      if (bytes > 0) {
+        table.AddRow({"all of", Name(static_cast<Origin>(o)), ToGrouped(bytes),
+                      PercentText(bytes, m.peak_bytes), ""});
+      }
+    }
+    Indented(table);
+  }
+
+  void Plans() {
+    Section(text_, "Plans (ratios are to what was recorded)");
+    Table table({{"plan", kLeft},
+                 {"peak", kRight},
+                 {"ratio", kRight},
+                 {"saved", kRight},
+                 {"recomputed FLOPs", kRight},
+                 {"nodes again", kRight},
+                 {"FLOPs ratio", kRight}});
+    const auto ratio = [](Count part, Count whole) {
+      return whole == 0
+                 ? std::string("-")
+                 : absl::StrFormat("%.4f", static_cast<double>(part) / static_cast<double>(whole));
+    };
+    for (const PricedPlan& plan : r_.plans) {
+      const PlanPrice& price = plan.price;
+      table.AddRow({plan.plan.name, ToGrouped(price.peak_bytes),
+                    ratio(price.peak_bytes, r_.memory.peak_bytes), ToGrouped(price.saved_bytes),
+                    ToGrouped(price.recompute.matmul), ToGrouped(price.extra_nodes),
+                    ratio(r_.hardware_flops(price), r_.cost.hardware_flops())});
+    }
+    Indented(table);
+    for (size_t i = 1; i < r_.plans.size(); ++i) Line("  " + InWords(r_.plans[i]));
+  }
+
+  std::string InWords(const PricedPlan& plan) const {
+    const PlanPrice& none = r_.plans[0].price;
+    const std::string name = plan.plan.name;
+    if (!plan.plan.note.empty()) return absl::StrCat(name, ": ", plan.plan.note);
+    size_t blocks = 0, length = 0;
+    for (const PlanSegment& segment : plan.plan.segments) {
+      blocks += segment.blocks.size();
+      length = std::max(length, segment.blocks.size());
+    }
+    const std::string shape =
+        absl::StrCat(name, ": ", blocks, " blocks in segments of ", length, "; ");
+    const int64_t less = none.peak_bytes - plan.price.peak_bytes;
+    if (!Pays(plan.price, none)) {
+      return absl::StrCat(shape, "it does not pay, the peak is ",
+                          less == 0 ? "the same" : absl::StrCat(BytesText(-less), " higher"));
+    }
+    return absl::StrCat(shape, "it pays: the peak is ", BytesText(less), " lower (",
+                        PercentText(less, none.peak_bytes), "), for ",
+                        PercentText(plan.price.recompute.matmul, r_.cost.model_flops()),
+                        " more contraction FLOPs");
+  }
+
+  void TopOps() {
+    std::vector<std::pair<std::string, CostLine>> ops;
+    for (const CostReport::OpLine& line : r_.cost.by_op) {
+      ops.emplace_back(absl::StrCat(line.op, line.declared ? " (declared)" : ""),
+                       line.cost.total());
+    }
+    Top("Ops by FLOPs", "op", std::move(ops));
+  }
+
+  void TopScopes() {
+    std::vector<std::pair<std::string, CostLine>> scopes;
+    absl::flat_hash_map<std::string, size_t> index;
+    for (size_t s = 0; s < r_.cost.by_scope.size(); ++s) {
+      const CostLine own = r_.cost.by_scope[s].own.total();
+      if (own.nodes == 0) continue;
+      const std::string path = r_.graph.ScopePath(static_cast<ScopeId>(s));
+      const std::string pattern = path.empty() ? "(no scope)" : ScopePattern(path);
+      const auto [it, added] = index.try_emplace(pattern, scopes.size());
+      if (added) scopes.emplace_back(pattern, CostLine());
+      scopes[it->second].second += own;
+    }
+    if (scopes.size() > 1) Top("Scopes by FLOPs, without what is below them", "scope", scopes);
+  }
+
+  void Top(const std::string& title, const std::string& kind,
+           std::vector<std::pair<std::string, CostLine>> lines) {
+    Section(text_, title);
+    std::stable_sort(lines.begin(), lines.end(), [](const auto& a, const auto& b) {
+      return a.second.flops.total() > b.second.flops.total();
+    });
+    Table table({{kind, kLeft},
+                 {"nodes", kRight},
+                 {"matmul", kRight},
+                 {"other", kRight},
+                 {"transcendental", kRight},
+                 {"share", kRight}});
+    const Count all = r_.cost.cost.total().flops.total();
+    const auto row = [&](const std::string& name, const CostLine& line) {
+      table.AddRow({name, ToGrouped(line.nodes), ToGrouped(line.flops.matmul),
+                    ToGrouped(line.flops.other), ToGrouped(line.flops.transcendental),
+                    PercentText(line.flops.total(), all)});
+    };
+    CostLine rest;
+    for (size_t i = 0; i < lines.size(); ++i) {
+      if (i < kTop)
+        row(lines[i].first, lines[i].second);
+      else
+        rest += lines[i].second;
+    }
+    if (lines.size() > kTop) row(absl::StrCat(lines.size() - kTop, " more"), rest);
+    Indented(table);
+  }
+
+  void Conventions() {
+    Section(text_, "Counted how");
+    for (const char* line :
+         {"matmul: contractions, (m,k)x(k,n) = 2mkn, batches as executed, attention the full",
+          "  square; other: add sub mul div neg abs compare max = 1 each, a reduction of n = n-1;",
+          "  transcendental: exp log sqrt rsqrt sin cos tanh erf pow = 1 each; select, cast, copy,",
+          "  index, look-up = 0. input_grad: every gradient of an activation, attention's too.",
+          "bytes of a node: each distinct input read once, each output written once, views none.",
+          "saved: every storage kept for backward, once and whole; inputs counted, parameters not.",
+          "peak: most requested bytes live at once. B = bytes, GB = 1e9, GiB = 2^30."}) {
+      Line(absl::StrCat("  ", line));
+    }
+  }
+
+  const Report& r_;
+  const SplitProof& p_;
+  std::string text_;
+};
+
+}  // namespace
+
+std::string ScopePattern(const std::string& path) {
+  std::string pattern;
+  for (size_t i = 0; i < path.size(); ++i) {
+    if (!absl::ascii_isdigit(path[i])) {
+      pattern += path[i];
+      continue;
+    }
+    // Digits that make up a whole part of the name: "h.3", not "ln_1".
+    const size_t begin = i;
+    while (i + 1 < path.size() && absl::ascii_isdigit(path[i + 1])) ++i;
+    const bool starts = begin == 0 || path[begin - 1] == '.' || path[begin - 1] == '/';
+    const bool ends = i + 1 == path.size() || path[i + 1] == '.' || path[i + 1] == '/';
+    if (starts && ends)
+      pattern += '*';
+    else
+      pattern += path.substr(begin, i + 1 - begin);
+  }
+  return pattern;
+}
+
+std::string Summary(const Report& report) { return Writer(report).Write(); }
+
+}  // namespace tally

@@ -1,0 +1,102 @@
+// What graph-report says to bad flags and bad files, and how it exits.
+#include "absl/strings/match.h"
+#include "absl/strings/str_replace.h"
+#include "tally/io/graph_json.h"
+#include "tally/tests/tools/graph_report_run.h"
+
+namespace tally {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+using GraphReportFaults = GraphReport;
+
+TEST_F(GraphReportFaults, SaysWhatAnUnknownFlagOrValueProbablyMeant) {
+  Outcome run = Run("gpt2 --batc=2");
+  EXPECT_EQ(run.code, 2);
+  EXPECT_THAT(run.err, HasSubstr("--batch"));
+  run = Run("gpt2 --plan=sqr");
+  EXPECT_EQ(run.code, 2);
+  EXPECT_THAT(run.err, HasSubstr("did you mean sqrt"));
+}
+
+TEST_F(GraphReportFaults, RefusesAbsurdFlags) {
+  for (const char* arguments :
+       {"", "gpt2 mlp", "gpt2 --batch=0", "gpt2 --batch=1T --seq=1024", "gpt2 --seq=2048",
+        "gpt2 --dtype=f31", "gpt2:layers=1000000000", "gpt2 --accumulate=65536", "mlp:0,1",
+        "gpt2 --freeze='('", "gpt2 --freeze=nothing", "gpt2 --focus='['", "gpt2 --fold=depth:x",
+        "gpt2 --json=- --csv=-", "gpt2 --explain=a --diff=b", "gpt2 --hardware=h100",
+        "mlp:9000000000000000000,9000000000000000000"}) {
+    const Outcome run = Run(arguments);
+    EXPECT_EQ(run.code, 2) << arguments << run.out << run.err;
+    EXPECT_THAT(run.err, StartsWith("graph-report: ")) << arguments;
+  }
+}
+
+TEST_F(GraphReportFaults, SuggestsABuiltInModelForAnUnknownName) {
+  const Outcome run = Run("gtp2");
+  EXPECT_EQ(run.code, 3);
+  EXPECT_THAT(run.err, HasSubstr("did you mean gpt2?"));
+}
+
+TEST_F(GraphReportFaults, RefusesATruncatedFileAtEveryTenth) {
+  SaveSmall("whole.bin", SmallConfig());
+  const std::string whole = Bytes(Path("whole.bin"));
+  for (size_t tenth = 1; tenth < 10; ++tenth) {
+    Write(Path("model.bin"), whole.substr(0, whole.size() * tenth / 10));
+    const Outcome run = Run("model.bin");
+    EXPECT_EQ(run.code, 3) << run.out;
+    EXPECT_THAT(run.err, HasSubstr("model.bin"));
+  }
+}
+
+TEST_F(GraphReportFaults, RefusesACorruptedFileOrReportsItWhole) {
+  SaveSmall("whole.bin", SmallConfig());
+  const std::string whole = Bytes(Path("whole.bin"));
+  for (size_t i = 0; i < 40; ++i) {
+    std::string bytes = whole;
+    bytes[bytes.size() * i / 40] ^= 0x15;
+    Write(Path("model.bin"), bytes);
+    const int code = Run("model.bin --json=r.json").code;
+    EXPECT_TRUE(code == 0 || code == 1 || code == 3 || code == 4) << "byte " << i << ": " << code;
+  }
+}
+
+TEST_F(GraphReportFaults, RefusesWhatIsNoModel) {
+  Write(Path("empty.bin"), "");
+  EXPECT_EQ(Run("empty.bin").code, 3);
+  fs::create_directory(Path("folder"));
+  EXPECT_EQ(Run("folder").code, 3);
+  Write(Path("folder/config.json"), "{}");
+  const Outcome foreign = Run("folder");
+  EXPECT_EQ(foreign.code, 4);
+  EXPECT_THAT(foreign.err, HasSubstr("config.json"));
+  Write(Path("model.gguf"), "GGUF\3\0\0\0........");
+  EXPECT_EQ(Run("model.gguf").code, 4);
+}
+
+TEST_F(GraphReportFaults, RefusesJsonThatLiesAboutShapes) {
+  std::string text = GraphJsonText(SmallTrace().graph);
+  ASSERT_TRUE(absl::StrContains(text, "[8, 64]"));
+  Write(Path("graph.json"), absl::StrReplaceAll(text, {{"[8, 64]", "[8, 65]"}}));
+  const Outcome run = Run("graph.json");
+  EXPECT_EQ(run.code, 3) << run.out;
+  EXPECT_THAT(run.err, HasSubstr("graph.json"));
+}
+
+TEST_F(GraphReportFaults, FindsTheModelInAFolder) {
+  fs::create_directory(Path("folder"));
+  SaveSmall("folder/model.bin", SmallConfig());
+  EXPECT_EQ(Run("folder").code, 0);
+}
+
+TEST_F(GraphReportFaults, SaysWhereItCannotWrite) {
+  Write(Path("file"), "x");
+  const Outcome run = Run("mlp --out=file/r");
+  EXPECT_EQ(run.code, 2);
+  EXPECT_THAT(run.err, HasSubstr("file/r"));
+}
+
+}  // namespace
+}  // namespace tally

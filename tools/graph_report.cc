@@ -1,0 +1,176 @@
+// graph-report: what a step of a model costs, read off its recorded graph.
+#include <cstdio>
+#include <exception>
+#include <new>
+#include <string>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "tally/io/byte_reader.h"
+#include "tally/io/report.h"
+#include "tally/io/report_json.h"
+#include "tally/io/summary.h"
+#include "tally/tensor/check.h"
+#include "tally/tools/graph_report/assertion.h"
+#include "tally/tools/graph_report/diff.h"
+#include "tally/tools/graph_report/explain.h"
+#include "tally/tools/graph_report/lists.h"
+#include "tally/tools/graph_report/options.h"
+#include "tally/tools/graph_report/output.h"
+#include "tally/tools/graph_report/source.h"
+
+namespace tally {
+namespace {
+
+enum ExitCode {
+  kOk = 0,
+  kCheckFailed = 1,
+  kUsage = 2,
+  kUnreadable = 3,
+  kUnsupported = 4,
+  kInternal = 5,
+  kRendering = 6,
+};
+
+int CodeOf(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kOk:
+      return kOk;
+    case absl::StatusCode::kInvalidArgument:
+      return kUsage;
+    case absl::StatusCode::kUnimplemented:
+      return kUnsupported;
+    case absl::StatusCode::kInternal:
+      return kInternal;
+    default:
+      return kUnreadable;
+  }
+}
+
+void Complain(const std::string& message) {
+  std::fprintf(stderr, "graph-report: %s\n", message.c_str());
+}
+
+int Fail(const absl::Status& status) {
+  Complain(std::string(status.message()));
+  return CodeOf(status);
+}
+
+int Print(const std::string& text) {
+  return std::fputs(text.c_str(), stdout) < 0 || std::fflush(stdout) != 0 ? kUsage : kOk;
+}
+
+absl::StatusOr<Report> ReportOf(const std::string& model, const ReportOptions& options) {
+  TALLY_ASSIGN_OR_RETURN(LoadedModel loaded, LoadModel(model, options));
+  absl::StatusOr<Report> report =
+      MakeReport(std::move(loaded.graph), std::move(loaded.source), options.plans);
+  if (!report.ok()) {
+    return absl::DataLossError(absl::StrCat(model,
+                                            ": the graph is no record that could have "
+                                            "happened: ",
+                                            report.status().message()));
+  }
+  return report;
+}
+
+// OTHER of --diff: a report.json, or a model at the same flags.
+absl::StatusOr<Json> OtherReport(const std::string& other, const ReportOptions& options) {
+  const absl::StatusOr<ByteReader> reader = ByteReader::Open(other);
+  if (reader.ok()) {
+    const absl::StatusOr<std::string> head = reader->Head(4096);
+    if (head.ok() && absl::StrContains(*head, "\"tally.report/1\"")) {
+      absl::StatusOr<Json> json =
+          ParseJson(reader->ReadString(0, reader->size()).value_or(std::string()));
+      if (json.ok() && json->is(Json::Kind::kObject)) return json;
+      return absl::DataLossError(absl::StrCat(reader->name(), ": ", json.status().message()));
+    }
+  }
+  TALLY_ASSIGN_OR_RETURN(const Report report, ReportOf(other, options));
+  return ReportToJson(report);
+}
+
+// What goes to stdout: the answer to a question, or the summary.
+absl::StatusOr<std::string> Answer(const Report& report, const Json& json,
+                                   const ReportOptions& options) {
+  if (!options.explain.empty()) return ExplainText(report, json, options.explain);
+  if (!options.diff.empty()) {
+    TALLY_ASSIGN_OR_RETURN(const Json other, OtherReport(options.diff, options));
+    return DiffReports(json, other, options.model, options.diff);
+  }
+  return options.quiet || options.to_stdout() ? std::string() : Summary(report);
+}
+
+std::string WhereTo(const Written& written) {
+  if (written.files.empty()) return "";
+  std::string text = "\nwrote ";
+  if (!written.folder.empty()) absl::StrAppend(&text, written.folder, "/: ");
+  absl::StrAppend(&text, absl::StrJoin(written.files, ", "), "\n");
+  if (!written.folder.empty()) {
+    absl::StrAppend(&text, "check the proof: python3 tools/verify_proof.py ", written.folder,
+                    "/graph.json ", written.folder, "/proof.json\n");
+  }
+  return text;
+}
+
+// The worst of the checks, each told on stderr.
+int Check(const Report& report, const Json& json, const ReportOptions& options) {
+  int code = kOk;
+  if (!report.proof.holds) {
+    Complain(absl::StrCat("the proof does not hold: ", absl::StrJoin(report.proof.failures, "; ")));
+    code = kCheckFailed;
+  }
+  for (const std::string& text : options.assertions) {
+    const absl::StatusOr<Assertion> assertion = ParseAssertion(text);
+    if (!assertion.ok()) return Fail(assertion.status());
+    const absl::StatusOr<AssertionResult> result = CheckAssertion(*assertion, json);
+    if (!result.ok()) return Fail(result.status());
+    if (result->holds) continue;
+    Complain(absl::StrCat("assertion failed: ", result->message));
+    code = kCheckFailed;
+  }
+  return code;
+}
+
+int Run(const ReportOptions& options) {
+  const absl::StatusOr<Report> report = ReportOf(options.model, options);
+  if (!report.ok()) return Fail(report.status());
+  const Json json = ReportToJson(*report);
+  const absl::StatusOr<std::string> answer = Answer(*report, json, options);
+  if (!answer.ok()) return Fail(answer.status());
+  const absl::StatusOr<Written> written = WriteOutputs(*report, json, options);
+  if (!written.ok()) return Fail(written.status());
+  int code = Print(*answer);
+  if (code == kOk && !options.quiet && !options.to_stdout()) code = Print(WhereTo(*written));
+  if (code == kOk) code = Check(*report, json, options);
+  if (code == kOk && !written->rendering.ok()) {
+    Complain(std::string(written->rendering.message()));
+    return kRendering;
+  }
+  return code;
+}
+
+int Main(int argc, const char* const* argv) {
+  const absl::StatusOr<ReportOptions> options = ParseOptions(argc, argv);
+  if (!options.ok()) return Fail(options.status());
+  if (options->help) return Print(options->help_text);
+  if (options->version) return Print("graph-report " TALLY_VERSION "\n");
+  if (options->list_models) return Print(ModelsText());
+  if (options->dtypes) return Print(DTypesText());
+  return Run(*options);
+}
+
+}  // namespace
+}  // namespace tally
+
+int main(int argc, char** argv) {
+  try {
+    return tally::Main(argc, argv);
+  } catch (const std::bad_alloc&) {
+    tally::Complain("out of memory");
+  } catch (const std::exception& e) {
+    tally::Complain(e.what());
+  }
+  return tally::kInternal;
+}

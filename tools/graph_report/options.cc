@@ -1,0 +1,181 @@
+#include "tally/tools/graph_report/options.h"
+
+#include <algorithm>
+#include <regex>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "tally/io/report.h"
+#include "tally/io/text.h"
+#include "tally/tensor/check.h"
+#include "tally/tools/graph_report/assertion.h"
+
+namespace tally {
+namespace {
+
+// Targets of flags that are not what the options hold in the end.
+struct Raw {
+  std::string dtype = "f32", phase = "train", plan = "sqrt";
+};
+
+constexpr const char* kRunFlags[] = {"phase",     "batch",      "seq",   "dtype",
+                                     "optimizer", "accumulate", "freeze"};
+
+Flags MakeFlags(ReportOptions& o, Raw& raw) {
+  Flags flags("graph-report MODEL [flags]",
+              "Reports what a step of MODEL costs: FLOPs split and proven, memory, plans.\n"
+              "MODEL is a file (recognised by its content), a folder with one, or a built-in name\n"
+              "(--list-models), sizes optional: mlp:784,512,10 or gpt2:layers=2,width=128.\n"
+              "Writes graph.dot, plan-NAME.dot, report.json, proof.json and graph.json into\n"
+              "NAME.report/ unless flags say otherwise. Exit: 0 ok, 1 a check failed, 2 usage,\n"
+              "3 unreadable or malformed input, 4 not supported, 5 internal, 6 rendering failed.");
+  flags.Group(
+      "The step (of a file with a recorded graph: as recorded, unless one of these is given)");
+  flags.Choice("phase", &raw.phase, {"forward", "backward", "train"}, "what runs");
+  flags.Integer("batch", &o.trace.batch, 1, int64_t{1} << 40, "sequences a micro-batch");
+  flags.Integer("seq", &o.trace.sequence, 0, int64_t{1} << 40,
+                "tokens a sequence; 0: the context, at most 1024");
+  flags.Choice("dtype", &raw.dtype, {"f64", "f32", "bf16", "f16"}, "of parameters and activations");
+  flags.Choice("optimizer", &o.trace.optimizer, OptimizerNames(), "of --phase=train");
+  flags.Integer("accumulate", &o.trace.accumulate, 1, 1 << 16, "micro-batches a step");
+  flags.Text("freeze", &o.trace.freeze, "REGEX", "parameters that get no gradient");
+  flags.Group("Plans");
+  flags.Text("plan", &raw.plan, "LIST", "activation checkpointing: none, sqrt");
+  flags.Group("Where to ('-' is stdout; a named file is written instead of the folder)");
+  flags.Text("out", &o.out, "DIR", "the folder; NAME.report if not given");
+  flags.Text("dot", &o.dot, "FILE", "the graph as DOT");
+  flags.Text("json", &o.json, "FILE", "report.json");
+  flags.Text("csv", &o.csv, "FILE", "one line a node");
+  flags.Text("graph", &o.graph, "FILE", "the graph as JSON, which tools/verify_proof.py reads");
+  flags.Switch("svg", &o.svg, "draw the graph by Graphviz, beside its DOT");
+  flags.Switch("pdf", &o.pdf, "the same as PDF");
+  flags.Switch("png", &o.png, "the same as PNG");
+  flags.Group("The picture");
+  flags.Text("fold", &o.fold, "HOW", "auto (repeated layers once), none, or depth:N");
+  flags.Text("focus", &o.focus, "REGEX",
+             "only scopes that contain a match, and what is beside them");
+  flags.Choice("detail", &o.detail, {"all", "matmul"}, "which nodes");
+  flags.Choice("labels", &o.labels, {"numbers", "symbolic"}, "sizes as numbers or letters");
+  flags.Group("Questions and checks");
+  flags.Text("explain", &o.explain, "KEY",
+             "formula, numbers and nodes behind a key of report.json: memory.peak");
+  flags.List("assert", &o.assertions, "EXPR",
+             "exit 1 unless it holds: 'memory.peak<78e9'; repeats");
+  flags.Text("diff", &o.diff, "OTHER", "keys that differ from OTHER: a report.json or a model");
+  flags.Group("Other");
+  flags.Switch("list-models", &o.list_models, "the built-in models");
+  flags.Switch("dtypes", &o.dtypes, "the table of dtypes");
+  flags.Switch("quiet", &o.quiet, "no summary");
+  flags.Switch("help", &o.help, "this text");
+  flags.Switch("version", &o.version, "the version");
+  return flags;
+}
+
+absl::Status CheckRegex(const char* flag, const std::string& pattern) {
+  try {
+    std::regex regex(pattern);
+  } catch (const std::regex_error& e) {
+    return absl::InvalidArgumentError(absl::StrCat("--", flag, ": ", Quoted(pattern),
+                                                   " is not a regular expression: ", e.what()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SetFold(ReportOptions& o) {
+  if (o.fold == "auto" || o.fold == "none") return absl::OkStatus();
+  absl::string_view text = o.fold;
+  if (absl::StartsWith(text, "depth:") && absl::SimpleAtoi(text.substr(6), &o.fold_depth) &&
+      o.fold_depth >= 1 && o.fold_depth <= 1000) {
+    o.fold = "depth";
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("--fold=", o.fold, ": wanted auto, none or depth:N with N from 1 to 1000"));
+}
+
+absl::Status SetPlans(const std::string& text, ReportOptions& o) {
+  for (absl::string_view part : absl::StrSplit(text, ',')) {
+    const std::string name(part);
+    const std::vector<std::string>& known = PlanNames();
+    if (std::find(known.begin(), known.end(), name) == known.end()) {
+      const std::string near = Nearest(name, known);
+      return absl::InvalidArgumentError(absl::StrCat(
+          "--plan: there is no plan ", Quoted(name), "; there are ", absl::StrJoin(known, ", "),
+          near.empty() ? "" : absl::StrCat("; did you mean ", near, "?")));
+    }
+    o.plans.push_back(name);
+  }
+  return absl::OkStatus();
+}
+
+void SetRun(const Flags& flags, const Raw& raw, ReportOptions& o) {
+  o.trace.phase = raw.phase == "forward"    ? TracePhase::kForward
+                  : raw.phase == "backward" ? TracePhase::kBackward
+                                            : TracePhase::kTrain;
+  o.trace.dtype = *DTypeFromName(raw.dtype);
+  for (const char* name : kRunFlags) {
+    if (flags.given(name)) o.run_flags.push_back(absl::StrCat("--", name));
+  }
+}
+
+absl::Status CheckOutputs(const Flags& flags, const ReportOptions& o) {
+  const std::pair<const char*, const std::string*> named[] = {
+      {"out", &o.out},     {"dot", &o.dot},         {"json", &o.json}, {"csv", &o.csv},
+      {"graph", &o.graph}, {"explain", &o.explain}, {"diff", &o.diff}};
+  int to_stdout = 0;
+  for (const auto& [name, value] : named) {
+    if (flags.given(name) && value->empty())
+      return absl::InvalidArgumentError(absl::StrCat("--", name, " wants a value"));
+    if (*value == "-") ++to_stdout;
+  }
+  if (o.out == "-") return absl::InvalidArgumentError("--out wants a folder; --json=- prints");
+  if (to_stdout > 1)
+    return absl::InvalidArgumentError("only one of --dot --json --csv --graph can be '-'");
+  if (!o.explain.empty() && !o.diff.empty())
+    return absl::InvalidArgumentError("--explain and --diff are two questions; ask one");
+  if (o.to_stdout() && (!o.explain.empty() || !o.diff.empty())) {
+    return absl::InvalidArgumentError(
+        "--explain and --diff answer on stdout; name a file, not '-'");
+  }
+  if (o.renders() && o.out.empty() && (o.dot.empty() ? o.writes_named() : o.dot == "-")) {
+    return absl::InvalidArgumentError(
+        "--svg, --pdf and --png draw beside the DOT file; say where with --dot=FILE or --out=DIR");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<ReportOptions> ParseOptions(int argc, const char* const* argv) {
+  ReportOptions o;
+  Raw raw;
+  Flags flags = MakeFlags(o, raw);
+  TALLY_ASSIGN_OR_RETURN(const std::vector<std::string> args, flags.Parse(argc, argv));
+  o.help_text = flags.Help();
+  if (o.help || o.version || o.list_models || o.dtypes) return o;
+  if (args.empty()) {
+    return absl::InvalidArgumentError(
+        "which model? Name a file, a folder or a built-in model (--list-models); --help tells "
+        "more");
+  }
+  if (args.size() > 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("one MODEL at a time; got also ", Quoted(args[1]), "; --diff compares two"));
+  }
+  o.model = args[0];
+  SetRun(flags, raw, o);
+  TALLY_RETURN_IF_ERROR(SetPlans(raw.plan, o));
+  TALLY_RETURN_IF_ERROR(SetFold(o));
+  TALLY_RETURN_IF_ERROR(CheckRegex("focus", o.focus));
+  TALLY_RETURN_IF_ERROR(CheckRegex("freeze", o.trace.freeze));
+  for (const std::string& text : o.assertions) {
+    TALLY_RETURN_IF_ERROR(ParseAssertion(text).status());
+  }
+  TALLY_RETURN_IF_ERROR(CheckOutputs(flags, o));
+  return o;
+}
+
+}  // namespace tally

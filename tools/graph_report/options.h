@@ -1,0 +1,45 @@
+// The command line of graph-report.
+#ifndef TALLY_TOOLS_GRAPH_REPORT_OPTIONS_H_
+#define TALLY_TOOLS_GRAPH_REPORT_OPTIONS_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "tally/tools/common/flags.h"
+#include "tally/tools/common/trace.h"
+
+namespace tally {
+
+struct ReportOptions {
+  std::string model;
+  // The run. `run_flags` are those that were given, as written: "--batch".
+  TraceOptions trace;
+  std::vector<std::string> run_flags;
+  std::vector<std::string> plans;
+  // Where to.
+  std::string out, dot, json, csv, graph;
+  bool svg = false, pdf = false, png = false;
+  // The picture.
+  std::string fold = "auto", focus, detail = "all", labels = "numbers";
+  int fold_depth = 0;  // of --fold=depth:N
+  // Questions and checks.
+  std::string explain, diff;
+  std::vector<std::string> assertions;
+  bool list_models = false, dtypes = false, quiet = false, help = false, version = false;
+  std::string help_text;
+
+  bool writes_named() const {
+    return !dot.empty() || !json.empty() || !csv.empty() || !graph.empty();
+  }
+  bool renders() const { return svg || pdf || png; }
+  // One of the named outputs is "-": nothing else may go to stdout.
+  bool to_stdout() const { return dot == "-" || json == "-" || csv == "-" || graph == "-"; }
+};
+
+// Everything that can be told from the arguments alone is checked here. kInvalidArgument: usage.
+absl::StatusOr<ReportOptions> ParseOptions(int argc, const char* const* argv);
+
+}  // namespace tally
+
+#endif  // TALLY_TOOLS_GRAPH_REPORT_OPTIONS_H_

@@ -1,0 +1,28 @@
+// Files that graph-report writes.
+#ifndef TALLY_TOOLS_GRAPH_REPORT_OUTPUT_H_
+#define TALLY_TOOLS_GRAPH_REPORT_OUTPUT_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "tally/io/json.h"
+#include "tally/io/report.h"
+#include "tally/tools/graph_report/options.h"
+
+namespace tally {
+
+struct Written {
+  std::string folder;              // "": none
+  std::vector<std::string> files;  // names in the folder, or paths
+  // A picture could not be drawn; its DOT file is kept.
+  absl::Status rendering;
+};
+
+// Errors: kInvalidArgument when a folder or file cannot be made.
+absl::StatusOr<Written> WriteOutputs(const Report& report, const Json& json,
+                                     const ReportOptions& options);
+
+}  // namespace tally
+
+#endif  // TALLY_TOOLS_GRAPH_REPORT_OUTPUT_H_

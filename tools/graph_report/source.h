@@ -1,0 +1,27 @@
+// MODEL to a recorded graph: reads a file, or traces a built-in model on meta.
+#ifndef TALLY_TOOLS_GRAPH_REPORT_SOURCE_H_
+#define TALLY_TOOLS_GRAPH_REPORT_SOURCE_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "tally/io/report.h"
+#include "tally/tools/graph_report/options.h"
+
+namespace tally {
+
+struct LoadedModel {
+  Graph graph;
+  ReportSource source;
+};
+
+// A built-in name wins over a file of that name; "./gpt2" is the file. Errors:
+//   kInvalidArgument: usage. Bad sizes of a built-in model, flags that do not fit the model, flags
+//     that would change a file that has only a recorded graph.
+//   kUnimplemented: recognised, but not supported
+//   kDataLoss: missing, unreadable or malformed
+absl::StatusOr<LoadedModel> LoadModel(const std::string& model, const ReportOptions& options);
+
+}  // namespace tally
+
+#endif  // TALLY_TOOLS_GRAPH_REPORT_SOURCE_H_
