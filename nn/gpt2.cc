@@ -23,10 +23,16 @@ const Gpt2Config& Checked(const Gpt2Config& config) {
 }
 
 Tensor Positions(int64_t count, Device device) {
-  if (device.is_meta()) return Tensor::Empty({DType::kI64, {count}}, device);
-  std::vector<int64_t> positions(count);
-  for (int64_t i = 0; i < count; ++i) positions[i] = i;
-  return Tensor::FromVector(positions, {count}, device);
+  Tensor positions;
+  if (device.is_meta()) {
+    positions = Tensor::Empty({DType::kI64, {count}}, device);
+  } else {
+    std::vector<int64_t> values(count);
+    for (int64_t i = 0; i < count; ++i) values[i] = i;
+    positions = Tensor::FromVector(values, {count}, device);
+  }
+  positions.storage().set_name("positions");
+  return positions;
 }
 
 }  // namespace
