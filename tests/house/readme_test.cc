@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <regex>
 #include <sstream>
 #include <string>
 
@@ -28,6 +29,21 @@ TEST(Readme, IsShort) {
 TEST(Readme, ShowsTheProgramThatTheBuildTestRuns) {
   EXPECT_THAT(ReadFile("README.md"),
               HasSubstr("```cpp\n" + ReadFile("tests/consumer/consumer.cc") + "```\n"));
+}
+
+TEST(Readme, NamesProgramsThatExist) {
+  const std::string readme = ReadFile("README.md");
+  const std::regex kProgram(R"((?:build/release/bin|tools)/([a-z][a-z_.-]*[a-z]))");
+  int named = 0;
+  for (std::sregex_iterator it(readme.begin(), readme.end(), kProgram), end; it != end; ++it) {
+    std::string stem = (*it)[1];
+    const auto tools = std::filesystem::path(TALLY_SOURCE_DIR) / "tools";
+    const bool script = std::filesystem::exists(tools / stem);
+    std::replace(stem.begin(), stem.end(), '-', '_');
+    EXPECT_TRUE(script || std::filesystem::exists(tools / (stem + ".cc"))) << (*it)[0];
+    ++named;
+  }
+  EXPECT_GT(named, 0);
 }
 
 }  // namespace
