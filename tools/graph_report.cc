@@ -103,15 +103,15 @@ absl::StatusOr<std::string> Answer(const Report& report, const Json& json,
 }
 
 std::string WhereTo(const Written& written) {
-  if (written.files.empty()) return "";
-  std::string text = "\nwrote ";
-  if (!written.folder.empty()) absl::StrAppend(&text, written.folder, "/: ");
-  absl::StrAppend(&text, absl::StrJoin(written.files, ", "), "\n");
+  std::string text;
+  if (!written.named.empty())
+    text = absl::StrCat("wrote ", absl::StrJoin(written.named, ", "), "\n");
   if (!written.folder.empty()) {
-    absl::StrAppend(&text, "check the proof: python3 tools/verify_proof.py ", written.folder,
+    absl::StrAppend(&text, "wrote ", written.folder, "/: ", absl::StrJoin(written.in_folder, ", "),
+                    "\ncheck the proof: python3 tools/verify_proof.py ", written.folder,
                     "/graph.json ", written.folder, "/proof.json\n");
   }
-  return text;
+  return text.empty() ? text : "\n" + text;
 }
 
 // The worst of the checks, each told on stderr.

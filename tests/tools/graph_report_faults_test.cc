@@ -22,12 +22,26 @@ TEST_F(GraphReportFaults, SaysWhatAnUnknownFlagOrValueProbablyMeant) {
 }
 
 TEST_F(GraphReportFaults, RefusesAbsurdFlags) {
-  for (const char* arguments :
-       {"", "gpt2 mlp", "gpt2 --batch=0", "gpt2 --batch=1T --seq=1024", "gpt2 --seq=2048",
-        "gpt2 --dtype=f31", "gpt2:layers=1000000000", "gpt2 --accumulate=65536", "mlp:0,1",
-        "gpt2 --freeze='('", "gpt2 --freeze=nothing", "gpt2 --focus='['", "gpt2 --fold=depth:x",
-        "gpt2 --json=- --csv=-", "gpt2 --explain=a --diff=b", "gpt2 --hardware=h100",
-        "mlp:9000000000000000000,9000000000000000000"}) {
+  for (const char* arguments : {"",
+                                "gpt2 mlp",
+                                "gpt2 --batch=0",
+                                "gpt2 --batch=1T --seq=1024",
+                                "gpt2 --seq=2048",
+                                "gpt2 --dtype=f31",
+                                "gpt2:layers=1000000000",
+                                "gpt2 --accumulate=65536",
+                                "mlp:0,1",
+                                "gpt2 --freeze='('",
+                                "gpt2 --freeze=nothing",
+                                "gpt2 --focus='['",
+                                "gpt2 --fold=depth:x",
+                                "gpt2 --json=- --csv=-",
+                                "mlp --focus=nothinglikethis",
+                                "mlp --svg --json=x",
+                                "mlp --svg --dot=-",
+                                "gpt2 --explain=a --diff=b",
+                                "gpt2 --hardware=h100",
+                                "mlp:9000000000000000000,9000000000000000000"}) {
     const Outcome run = Run(arguments);
     EXPECT_EQ(run.code, 2) << arguments << run.out << run.err;
     EXPECT_THAT(run.err, StartsWith("graph-report: ")) << arguments;

@@ -134,7 +134,8 @@ TEST_F(GraphReport, WritesTheSameBytesTwice) {
 
 TEST_F(GraphReport, WritesIntoAFolderOfTheModelsName) {
   EXPECT_EQ(Run("mlp:784,512,10 --quiet").code, 0);
-  for (const char* name : {"report.json", "proof.json", "graph.json"}) {
+  for (const char* name :
+       {"graph.dot", "plan-none.dot", "plan-sqrt.dot", "report.json", "proof.json", "graph.json"}) {
     EXPECT_TRUE(fs::exists(Path("mlp-784-512-10.report") / name)) << name;
   }
 }
@@ -144,6 +145,39 @@ TEST_F(GraphReport, WritesOnlyWhatIsNamed) {
   EXPECT_FALSE(fs::exists(Path("mlp.report")));
   EXPECT_TRUE(fs::exists(Path("x.json")) && fs::exists(Path("x.csv")));
   EXPECT_TRUE(ParseGraphJson(Bytes(Path("x.graph"))).ok());
+}
+
+TEST_F(GraphReport, DrawsBesideTheDotFile) {
+  if (Shell("dot -V").code != 0) {
+    // Without Graphviz the DOT file is still there, and the exit says so.
+    EXPECT_EQ(Run("two-layer --svg --dot=x.dot").code, 6);
+    EXPECT_TRUE(fs::exists(Path("x.dot")));
+    return;
+  }
+  EXPECT_EQ(Run("two-layer --svg --png --dot=x.dot").code, 0);
+  EXPECT_THAT(Bytes(Path("x.svg")), HasSubstr("<svg"));
+  EXPECT_THAT(Bytes(Path("x.png")), StartsWith("\x89PNG"));
+  EXPECT_EQ(Run("two-layer --svg").code, 0);
+  EXPECT_TRUE(fs::exists(Path("two-layer.report/graph.svg")));
+}
+
+TEST_F(GraphReport, KeepsTheDotFileWhenDrawingFails) {
+  const Outcome run =
+      Shell("PATH=/nowhere " TALLY_BINARY_DIR "/bin/graph-report two-layer --svg --quiet --out=r");
+  EXPECT_EQ(run.code, 6);
+  EXPECT_THAT(run.err, HasSubstr("r/graph.dot"));
+  EXPECT_THAT(Bytes(Path("r/graph.dot")), HasSubstr("digraph"));
+}
+
+TEST_F(GraphReport, ShowsPartsOfThePictureAsAsked) {
+  const std::string whole = Run("gpt2:layers=2 --seq=8 --dot=-").out;
+  EXPECT_THAT(whole, HasSubstr("digraph"));
+  for (const char* flag :
+       {"--fold=none", "--fold=depth:1", "--focus=attn", "--detail=matmul", "--labels=symbolic"}) {
+    const Outcome run = Run(absl::StrCat("gpt2:layers=2 --seq=8 --dot=- ", flag));
+    EXPECT_EQ(run.code, 0) << flag << run.err;
+    EXPECT_NE(run.out, whole) << flag;
+  }
 }
 
 TEST_F(GraphReport, PutsNothingElseOnStdout) {

@@ -140,7 +140,9 @@ absl::Status CheckOutputs(const Flags& flags, const ReportOptions& o) {
     return absl::InvalidArgumentError(
         "--explain and --diff answer on stdout; name a file, not '-'");
   }
-  if (o.renders() && o.out.empty() && (o.dot.empty() ? o.writes_named() : o.dot == "-")) {
+  const bool asked = !o.explain.empty() || !o.diff.empty();
+  if (o.renders() &&
+      (o.dot == "-" || (o.dot.empty() && o.out.empty() && (o.writes_named() || asked)))) {
     return absl::InvalidArgumentError(
         "--svg, --pdf and --png draw beside the DOT file; say where with --dot=FILE or --out=DIR");
   }

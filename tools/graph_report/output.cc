@@ -6,8 +6,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "tally/io/atomic_file.h"
+#include "tally/io/graph_dot.h"
 #include "tally/io/graph_json.h"
 #include "tally/io/proof_json.h"
+#include "tally/io/render.h"
 #include "tally/io/report_json.h"
 #include "tally/io/text.h"
 #include "tally/tensor/check.h"
@@ -28,24 +30,44 @@ absl::Status WriteText(const std::string& path, const std::string& text) {
   return absl::OkStatus();
 }
 
+constexpr double kDrawSeconds = 60;
+
 class Output {
  public:
   Output(const Report& report, const Json& json, const ReportOptions& options)
       : r_(report), json_(json), o_(options) {}
 
   absl::StatusOr<Written> Write() {
-    TALLY_RETURN_IF_ERROR(Named());
     const bool asked = !o_.explain.empty() || !o_.diff.empty();
-    if (!o_.out.empty() || (!o_.writes_named() && !asked) || (o_.renders() && o_.dot.empty())) {
-      TALLY_RETURN_IF_ERROR(Folder());
+    const bool folder = !o_.out.empty() || (!o_.writes_named() && !asked);
+    if (folder || !o_.dot.empty()) {
+      TALLY_ASSIGN_OR_RETURN(dot_, Dot(nullptr));
     }
+    TALLY_RETURN_IF_ERROR(Named());
+    if (folder) TALLY_RETURN_IF_ERROR(Folder());
     return std::move(written_);
   }
 
  private:
+  absl::StatusOr<std::string> Dot(const Plan* plan) const {
+    DotOptions options;
+    options.title =
+        absl::StrCat(r_.source.name, ", ", r_.phase, ", ", ToGrouped(r_.proof.tokens), " tokens");
+    if (plan != nullptr) absl::StrAppend(&options.title, ", plan ", plan->name);
+    options.fold = o_.fold == "auto"   ? DotOptions::Fold::kAuto
+                   : o_.fold == "none" ? DotOptions::Fold::kNone
+                                       : DotOptions::Fold::kDepth;
+    options.depth = o_.fold_depth;
+    options.focus = o_.focus;
+    options.matmul_only = o_.detail == "matmul";
+    options.symbolic = o_.labels == "symbolic";
+    options.plan = plan;
+    return GraphDot(r_.graph, options);
+  }
+
   absl::Status Put(const std::string& path, const std::string& text) {
     TALLY_RETURN_IF_ERROR(WriteText(path, text));
-    if (path != "-") written_.files.push_back(SanitizeForTerminal(path));
+    if (path != "-") written_.named.push_back(SanitizeForTerminal(path));
     return absl::OkStatus();
   }
 
@@ -53,6 +75,9 @@ class Output {
     if (!o_.json.empty()) TALLY_RETURN_IF_ERROR(Put(o_.json, json_.Dump(3) + "\n"));
     if (!o_.csv.empty()) TALLY_RETURN_IF_ERROR(Put(o_.csv, GraphCsv(r_.graph)));
     if (!o_.graph.empty()) TALLY_RETURN_IF_ERROR(Put(o_.graph, GraphJsonText(r_.graph)));
+    if (o_.dot.empty()) return absl::OkStatus();
+    TALLY_RETURN_IF_ERROR(Put(o_.dot, dot_));
+    if (o_.dot != "-") Draw(o_.dot, written_.named, /*whole_path=*/true);
     return absl::OkStatus();
   }
 
@@ -65,20 +90,47 @@ class Output {
           absl::StrCat(SanitizeForTerminal(folder), ": cannot be made: ", error.message()));
     }
     written_.folder = SanitizeForTerminal(folder);
+    TALLY_RETURN_IF_ERROR(PutIn(folder, "graph.dot", dot_));
+    for (const PricedPlan& plan : r_.plans) {
+      TALLY_ASSIGN_OR_RETURN(const std::string dot, Dot(&plan.plan));
+      TALLY_RETURN_IF_ERROR(PutIn(folder, absl::StrCat("plan-", plan.plan.name, ".dot"), dot));
+    }
     TALLY_RETURN_IF_ERROR(PutIn(folder, "report.json", json_.Dump(3) + "\n"));
     TALLY_RETURN_IF_ERROR(PutIn(folder, "proof.json", ProofJsonText(r_.proof)));
-    return PutIn(folder, "graph.json", GraphJsonText(r_.graph));
+    TALLY_RETURN_IF_ERROR(PutIn(folder, "graph.json", GraphJsonText(r_.graph)));
+    if (o_.dot.empty())
+      Draw((fs::path(folder) / "graph.dot").string(), written_.in_folder, /*whole_path=*/false);
+    return absl::OkStatus();
   }
 
   absl::Status PutIn(const std::string& folder, const std::string& name, const std::string& text) {
     TALLY_RETURN_IF_ERROR(WriteText((fs::path(folder) / name).string(), text));
-    written_.files.push_back(name);
+    written_.in_folder.push_back(name);
     return absl::OkStatus();
+  }
+
+  // The formats that were asked for, beside the DOT file.
+  void Draw(const std::string& dot_path, std::vector<std::string>& files, bool whole_path) {
+    const std::pair<bool, RenderFormat> formats[] = {
+        {o_.svg, RenderFormat::kSvg}, {o_.pdf, RenderFormat::kPdf}, {o_.png, RenderFormat::kPng}};
+    for (const auto& [wanted, format] : formats) {
+      if (!wanted) continue;
+      const fs::path path = fs::path(dot_path).replace_extension(Name(format));
+      const absl::Status status = RenderDot(dot_, path.string(), format, kDrawSeconds);
+      if (status.ok()) {
+        files.push_back(SanitizeForTerminal((whole_path ? path : path.filename()).string()));
+      } else {
+        written_.rendering = absl::Status(
+            status.code(), absl::StrCat(SanitizeForTerminal(path.string()), ": ", status.message(),
+                                        "; the DOT file is kept: ", SanitizeForTerminal(dot_path)));
+      }
+    }
   }
 
   const Report& r_;
   const Json& json_;
   const ReportOptions& o_;
+  std::string dot_;
   Written written_;
 };
 

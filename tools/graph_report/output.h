@@ -13,13 +13,15 @@
 namespace tally {
 
 struct Written {
-  std::string folder;              // "": none
-  std::vector<std::string> files;  // names in the folder, or paths
+  std::string folder;                  // "": none
+  std::vector<std::string> in_folder;  // names
+  std::vector<std::string> named;      // paths, as the flags name them
   // A picture could not be drawn; its DOT file is kept.
   absl::Status rendering;
 };
 
-// Errors: kInvalidArgument when a folder or file cannot be made.
+// Errors: kInvalidArgument when a folder or file cannot be made, or --focus matches nothing; then
+// nothing is written.
 absl::StatusOr<Written> WriteOutputs(const Report& report, const Json& json,
                                      const ReportOptions& options);
 
