@@ -7,48 +7,21 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_split.h"
 #include "tally/analysis/provenance.h"
 #include "tally/io/deviations.h"
-#include "tally/io/report_json.h"
+#include "tally/io/summary_memory.h"
 #include "tally/io/table.h"
 
 namespace tally {
 namespace {
 
 constexpr Align kLeft = Align::kLeft, kRight = Align::kRight;
-constexpr size_t kTop = 8;  // lines of a table of the greatest
 
 std::string Dash(Count n) { return n == 0 ? "-" : ToGrouped(n); }
 
 // "+ 115,964,116,992", "- 745,537,536".
 std::string Signed(Count n) {
   return n < 0 ? absl::StrCat("- ", ToGrouped(-n)) : absl::StrCat("+ ", ToGrouped(n));
-}
-
-// Below 10,000 the integer beside it says it all.
-std::string WithUnits(int64_t bytes) { return bytes < 10'000 ? "" : BytesText(bytes); }
-
-// At most Table::kWidth columns a line, broken at spaces.
-std::string Wrapped(const std::string& line) {
-  const size_t indent = std::min(line.find_first_not_of(' '), line.size());
-  std::string text = line.substr(0, indent);
-  int width = static_cast<int>(indent);
-  bool first = true;
-  for (absl::string_view word : absl::StrSplit(absl::string_view(line).substr(indent), ' ')) {
-    const int more = DisplayWidth(word);
-    if (!first && width + 1 + more > Table::kWidth) {
-      absl::StrAppend(&text, "\n", std::string(indent + 2, ' '));
-      width = static_cast<int>(indent) + 2;
-    } else if (!first) {
-      text += ' ';
-      ++width;
-    }
-    absl::StrAppend(&text, word);
-    width += more;
-    first = false;
-  }
-  return text + "\n";
 }
 
 void Section(std::string& text, const std::string& title) {
@@ -65,7 +38,7 @@ class Writer {
     Reconciling();
     Textbook();
     OtherFlops();
-    Memory();
+    text_ += MemorySummary(r_);
     Plans();
     TopOps();
     TopScopes();
@@ -74,18 +47,10 @@ class Writer {
   }
 
  private:
+  void Indented(const Table& table) { absl::StrAppend(&text_, IndentedLines(table)); }
   void Line(const std::string& line) {
     absl::StrAppend(&text_, Wrapped(SanitizeForTerminal(line)));
   }
-  void Indented(const Table& table) {
-    const std::string lines = table.ToString(Table::kWidth - 2);
-    for (size_t at = 0; at < lines.size();) {
-      const size_t end = lines.find('\n', at);
-      absl::StrAppend(&text_, "  ", lines.substr(at, end - at + 1));
-      at = end + 1;
-    }
-  }
-
   void Header() {
     const ReportSource& s = r_.source;
     Line(absl::StrCat(s.name, ": ", s.source, ", ", s.format, "; ", s.origin));
@@ -213,70 +178,6 @@ class Writer {
     Indented(table);
   }
 
-  void Memory() {
-    const MemoryReport& m = r_.memory;
-    Section(text_, "Memory, bytes requested");
-    Table table({{"", kLeft}, {"bytes", kRight}, {"", kLeft}});
-    const auto row = [&](const std::string& name, int64_t bytes) {
-      table.AddRow({name, ToGrouped(bytes), WithUnits(bytes)});
-    };
-    row("parameters", r_.sums.parameters_bytes);
-    row("gradients", r_.sums.gradients_bytes);
-    row("optimizer", r_.sums.optimizer_bytes);
-    row("inputs", r_.sums.inputs_bytes);
-    row("saved for backward", r_.saved.retained);
-    row("  viewed of it", r_.saved.viewed);
-    row("  inputs in it", r_.saved.retained_inputs);
-    row("scratch, at most", r_.sums.workspace_bytes);
-    table.AddRule();
-    row("peak as recorded", m.peak_bytes);
-    row("peak with every storage freed after its last use", m.none.peak_bytes);
-    if (m.baseline_bytes > 0) row("besides: live and touched by no node", m.baseline_bytes);
-    Indented(table);
-    if (const std::string recipe = MemoryRecipe(r_); !recipe.empty()) Line("  " + recipe);
-    if (m.peak_node == kNone) return;
-    Line(absl::StrCat("  the peak is at ", NodeText(m.peak_node), "; alive then:"));
-    AtPeak();
-  }
-
-  std::string NodeText(NodeId n) const {
-    if (n >= static_cast<NodeId>(r_.graph.nodes.size())) return "the end, after all nodes";
-    const Node& node = r_.graph.nodes[n];
-    const std::string scope = r_.graph.ScopePath(node.scope);
-    return absl::StrCat("node ", n, ", ", node.op->name, " (", Name(node.phase), ")",
-                        scope.empty() ? "" : absl::StrCat(" in ", scope));
-  }
-
-  void AtPeak() {
-    Table table(
-        {{"", kLeft}, {"origin", kLeft}, {"bytes", kRight}, {"share", kRight}, {"made in", kLeft}});
-    const MemoryReport& m = r_.memory;
-    size_t shown = 0;
-    int64_t rest = 0;
-    for (const LiveStorage& s : m.at_peak) {
-      if (shown++ >= kTop) {
-        rest += s.bytes;
-        continue;
-      }
-      const std::string scope = r_.graph.ScopePath(s.scope);
-      table.AddRow({ReportName(r_.graph, s.storage, s.value), Name(s.origin), ToGrouped(s.bytes),
-                    PercentText(s.bytes, m.peak_bytes), scope});
-    }
-    if (rest > 0) {
-      table.AddRow({absl::StrCat(ToGrouped(static_cast<int64_t>(m.at_peak.size() - kTop)), " more"),
-                    "", ToGrouped(rest), PercentText(rest, m.peak_bytes), ""});
-    }
-    table.AddRule();
-    for (int o = 0; o < kNumOrigins; ++o) {
-      const int64_t bytes = m.peak_by_origin[o];
-      if (bytes > 0) {
-        table.AddRow({"all of", Name(static_cast<Origin>(o)), ToGrouped(bytes),
-                      PercentText(bytes, m.peak_bytes), ""});
-      }
-    }
-    Indented(table);
-  }
-
   void Plans() {
     Section(text_, "Plans (ratios are to what was recorded)");
     Table table({{"plan", kLeft},
@@ -368,12 +269,12 @@ class Writer {
     };
     CostLine rest;
     for (size_t i = 0; i < lines.size(); ++i) {
-      if (i < kTop)
+      if (i < kSummaryTop)
         row(lines[i].first, lines[i].second);
       else
         rest += lines[i].second;
     }
-    if (lines.size() > kTop) row(absl::StrCat(lines.size() - kTop, " more"), rest);
+    if (lines.size() > kSummaryTop) row(absl::StrCat(lines.size() - kSummaryTop, " more"), rest);
     Indented(table);
   }
 

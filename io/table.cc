@@ -7,6 +7,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
 #include "tally/tensor/check.h"
 
 namespace tally {
@@ -89,6 +90,27 @@ std::string SecondsText(double seconds) {
   if (seconds >= 1 || seconds == 0) return absl::StrFormat("%.4g s", seconds);
   if (seconds >= 1e-3) return absl::StrFormat("%.4g ms", seconds * 1e3);
   return absl::StrFormat("%.4g us", seconds * 1e6);
+}
+
+std::string Wrapped(absl::string_view line, int width) {
+  const size_t indent = std::min(line.find_first_not_of(' '), line.size());
+  std::string text(line.substr(0, indent));
+  int used = static_cast<int>(indent);
+  bool first = true;
+  for (absl::string_view word : absl::StrSplit(line.substr(indent), ' ')) {
+    const int more = DisplayWidth(word);
+    if (!first && used + 1 + more > width) {
+      absl::StrAppend(&text, "\n", std::string(indent + 2, ' '));
+      used = static_cast<int>(indent) + 2;
+    } else if (!first) {
+      text += ' ';
+      ++used;
+    }
+    absl::StrAppend(&text, word);
+    used += more;
+    first = false;
+  }
+  return text + "\n";
 }
 
 std::string Shortened(absl::string_view text, int width) {

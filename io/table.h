@@ -60,6 +60,10 @@ class Table {
   std::vector<std::vector<std::string>> rows_;  // without cells: a rule
 };
 
+// The line broken at spaces so that it takes at most `width` columns, further lines indented by two
+// more than the first; with a newline at the end. A longer word stands alone.
+std::string Wrapped(absl::string_view line, int width = Table::kWidth);
+
 // Cuts the middle of `text` out so that it takes at most `width` columns: "h.0.attn…weight".
 std::string Shortened(absl::string_view text, int width);
 

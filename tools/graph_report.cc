@@ -12,6 +12,7 @@
 #include "tally/io/report.h"
 #include "tally/io/report_json.h"
 #include "tally/io/summary.h"
+#include "tally/io/table.h"
 #include "tally/tensor/check.h"
 #include "tally/tools/graph_report/assertion.h"
 #include "tally/tools/graph_report/diff.h"
@@ -105,10 +106,12 @@ absl::StatusOr<std::string> Answer(const Report& report, const Json& json,
 std::string WhereTo(const Written& written) {
   std::string text;
   if (!written.named.empty())
-    text = absl::StrCat("wrote ", absl::StrJoin(written.named, ", "), "\n");
+    text = Wrapped(absl::StrCat("wrote ", absl::StrJoin(written.named, ", ")));
   if (!written.folder.empty()) {
-    absl::StrAppend(&text, "wrote ", written.folder, "/: ", absl::StrJoin(written.in_folder, ", "),
-                    "\ncheck the proof: python3 tools/verify_proof.py ", written.folder,
+    absl::StrAppend(&text,
+                    Wrapped(absl::StrCat("wrote ", written.folder,
+                                         "/: ", absl::StrJoin(written.in_folder, ", "))),
+                    "check the proof: python3 tools/verify_proof.py ", written.folder,
                     "/graph.json ", written.folder, "/proof.json\n");
   }
   return text.empty() ? text : "\n" + text;

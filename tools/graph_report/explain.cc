@@ -43,8 +43,6 @@ class Explainer {
     e_.adds_up = adds_up;
   }
 
-  // Parts. ------------------------------------------------------------------------------------
-
   std::string SpecsOf(const Node& node) const {
     return absl::StrJoin(g_.in(node), " ", [&](std::string* out, ValueId v) {
       absl::StrAppend(out, g_.values[v].spec.ToString());
@@ -108,8 +106,6 @@ class Explainer {
     for (NodeId n : list) AddMatmul(n);
   }
 
-  // model and run. ----------------------------------------------------------------------------
-
   void AddParameters(const std::function<bool(const ProofParameter&)>& take) {
     for (const ProofParameter& p : p_.parameter_list) {
       if (take(p)) AddStorage(p.storage, p.numel);
@@ -151,8 +147,6 @@ class Explainer {
       return Say("what the file's config says, or the ops that update");
     Say(absl::StrCat(key, " of the run: ", r_.source.origin));
   }
-
-  // flops. ------------------------------------------------------------------------------------
 
   void Flops(const ReportKey& key) {
     if (key.parts.size() == 2) return ModelFlops(key.parts[1] == "hardware");
@@ -219,8 +213,6 @@ class Explainer {
     }
   }
 
-  // proof. ------------------------------------------------------------------------------------
-
   void Proof(const ReportKey& key) {
     if (key.parts[1] == "holds") {
       return Say(
@@ -275,8 +267,6 @@ class Explainer {
     }
   }
 
-  // memory. -----------------------------------------------------------------------------------
-
   void Memory(const ReportKey& key) {
     const std::string& figure = key.parts[1];
     const StorageSums& s = r_.sums;
@@ -327,8 +317,6 @@ class Explainer {
       AddStorage(residual.storage, figure == "saved_viewed" ? residual.viewed : residual.retained);
     }
   }
-
-  // rules and plans. --------------------------------------------------------------------------
 
   static std::string Quotient(Count a, Count b) {
     return absl::StrCat(ToGrouped(a), " / ", ToGrouped(b));

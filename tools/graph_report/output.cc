@@ -51,8 +51,10 @@ class Output {
  private:
   absl::StatusOr<std::string> Dot(const Plan* plan) const {
     DotOptions options;
-    options.title =
-        absl::StrCat(r_.source.name, ", ", r_.phase, ", ", ToGrouped(r_.proof.tokens), " tokens");
+    options.title = absl::StrCat(r_.source.name, ", ", r_.phase);
+    if (r_.source.batch) absl::StrAppend(&options.title, ", batch ", *r_.source.batch);
+    if (r_.source.sequence) absl::StrAppend(&options.title, " x ", *r_.source.sequence);
+    if (!r_.dtype.empty()) absl::StrAppend(&options.title, ", ", r_.dtype);
     if (plan != nullptr) absl::StrAppend(&options.title, ", plan ", plan->name);
     options.fold = o_.fold == "auto"   ? DotOptions::Fold::kAuto
                    : o_.fold == "none" ? DotOptions::Fold::kNone
