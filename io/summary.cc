@@ -206,14 +206,16 @@ class Writer {
   std::string InWords(const PricedPlan& plan) const {
     const PlanPrice& none = r_.plans[0].price;
     const std::string name = plan.plan.name;
-    if (!plan.plan.note.empty()) return absl::StrCat(name, ": ", plan.plan.note);
+    if (!plan.plan.note.empty() || plan.plan.segments.empty())
+      return absl::StrCat(name, ": ", plan.plan.note);
     size_t blocks = 0, length = 0;
     for (const PlanSegment& segment : plan.plan.segments) {
       blocks += segment.blocks.size();
       length = std::max(length, segment.blocks.size());
     }
     const std::string shape =
-        absl::StrCat(name, ": ", blocks, " blocks in segments of ", length, "; ");
+        absl::StrCat(name, ": ", blocks, " blocks in segments of ", length,
+                     plan.plan.segments.back().recomputed ? "" : ", the last not recomputed", "; ");
     const int64_t less = none.peak_bytes - plan.price.peak_bytes;
     if (!Pays(plan.price, none)) {
       return absl::StrCat(shape, "it does not pay, the peak is ",

@@ -18,8 +18,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Blocks times micro-batches: what a trace has nodes for. A million of GPT-2 would not end.
-constexpr int64_t kMostBlocks = 100'000;
+// Blocks times micro-batches: what a trace has nodes for. At this limit
+// the graph of a GPT-2 and its JSON take a few GB.
+constexpr int64_t kMostBlocks = 5'000;
 
 int64_t BlocksOf(const FamilyConfig& family) {
   if (const auto* gpt2 = std::get_if<Gpt2Config>(&family)) return gpt2->layers;
