@@ -53,6 +53,41 @@ TEST_F(GraphReport, SplitsTheStepOfGpt2AsPublished) {
   EXPECT_TRUE(report.Find("proof")->Find("holds")->boolean());
 }
 
+std::string Keys(const Json& object) {
+  std::string keys;
+  for (const auto& [key, value] : object.object()) absl::StrAppend(&keys, key, " ");
+  return keys;
+}
+
+TEST_F(GraphReport, HasTheKeysOfItsSchemaInOrder) {
+  const Json report = ReportOf("mlp");
+  EXPECT_EQ(report.Find("schema")->string(), "tally.report/1");
+  EXPECT_EQ(Keys(report), "schema model run flops proof memory rules plans ");
+  EXPECT_EQ(Keys(*report.Find("model")),
+            "name source format family parameters parameters_embedding parameters_matmul tied ");
+  EXPECT_EQ(Keys(*report.Find("run")), "phase batch sequence tokens dtype optimizer ");
+  const Json& flops = *report.Find("flops");
+  EXPECT_EQ(Keys(flops), "forward backward recompute optimizer model hardware ");
+  EXPECT_EQ(Keys(*flops.Find("forward")),
+            "matmul weight_matmul activation_matmul other transcendental ");
+  EXPECT_EQ(Keys(*flops.Find("backward")), "matmul input_grad weight_grad other transcendental ");
+  EXPECT_EQ(Keys(*report.Find("proof")), "holds parameters reconciliation ");
+  EXPECT_EQ(Keys(report.Find("proof")->Find("parameters")->array()[0]),
+            "name numel rows forward input_grad weight_grad reason ");
+  EXPECT_EQ(Keys(*report.Find("memory")),
+            "parameters gradients optimizer inputs saved saved_viewed saved_inputs workspace peak "
+            "peak_node at_peak recipe ");
+  EXPECT_EQ(Keys(report.Find("plans")->array()[0]),
+            "name peak saved recompute_flops extra_nodes ratio_peak ratio_flops ");
+}
+
+TEST_F(GraphReport, CountsSavedBytesOfTheMlpOnce) {
+  // x 8·16, relu's output 8·64 (its gradient and the next layer read that one), logits 8·16, all
+  // f32; logsumexp 8·4; targets 8·8.
+  EXPECT_EQ(Figure(ReportOf("mlp:16,64,16 --batch=8"), "memory.saved"),
+            4 * (8 * 16 + 8 * 64 + 8 * 16) + 8 * 4 + 8 * 8);
+}
+
 TEST_F(GraphReport, ReconcilesGpt2With6NDTermByTerm) {
   const std::map<std::string, Count> terms = Terms(ReportOf("gpt2 --batch=1 --seq=1024"));
   EXPECT_EQ(terms.at("6ND"), Count(6) * 124439808 * 1024);
