@@ -32,6 +32,7 @@ TEST_F(GraphReportFaults, RefusesAbsurdFlags) {
                                 "gpt2 --accumulate=65536",
                                 "mlp:0,1",
                                 "gpt2 --freeze='('",
+                                "mlp --seq=5",
                                 "gpt2 --freeze=nothing",
                                 "gpt2 --focus='['",
                                 "gpt2 --fold=depth:x",

@@ -59,6 +59,11 @@ absl::StatusOr<LoadedModel> TraceFamily(const FamilyConfig& family, const TraceO
         absl::StrCat(source.name, ": ", BlocksOf(family), " blocks, ", trace.accumulate,
                      " times; a trace takes at most ", kMostBlocks, " blocks in all"));
   }
+  if (trace.sequence > 0 && ContextOf(family) == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(source.name, ": --seq: a ", FamilyName(family),
+                     " takes rows, not sequences; their number is --batch"));
+  }
   absl::StatusOr<Trace> traced = TraceModel(family, trace);
   if (!traced.ok()) return Usage(traced.status());
   LoadedModel loaded;
@@ -66,7 +71,7 @@ absl::StatusOr<LoadedModel> TraceFamily(const FamilyConfig& family, const TraceO
   loaded.source = std::move(source);
   loaded.source.family = family;
   loaded.source.batch = trace.batch;
-  if (traced->sequence > 0) loaded.source.sequence = traced->sequence;
+  if (ContextOf(family) > 0) loaded.source.sequence = traced->sequence;
   loaded.source.optimizer = OptimizerOf(trace);
   if (trace.accumulate > 1)
     absl::StrAppend(&loaded.source.origin, ", ", trace.accumulate, " micro-batches");
@@ -93,7 +98,8 @@ TraceOptions Merge(const ReportOptions& options, const ModelConfig& config) {
            options.run_flags.end();
   };
   if (config.batch && !given("--batch")) trace.batch = *config.batch;
-  if (config.sequence && !given("--seq")) trace.sequence = *config.sequence;
+  if (config.sequence && !given("--seq") && ContextOf(config.family) > 0)
+    trace.sequence = *config.sequence;
   if (config.dtype && !given("--dtype")) trace.dtype = *config.dtype;
   if (config.optimizer && !given("--optimizer")) trace.optimizer = *config.optimizer;
   return trace;
