@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "tally/ops/defined.h"
 #include "tally/ops/dropout.h"
 #include "tally/ops/matmul.h"
 #include "tally/ops/softmax.h"
@@ -32,6 +33,7 @@ void Check(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOpt
 
 Tensor Attention(const Tensor& q, const Tensor& k, const Tensor& v,
                  const AttentionOptions& options) {
+  RequireDefined("attention", {q, k, v});
   Check(q, k, v, options);
   const double scale =
       options.scale != 0 ? options.scale : 1 / std::sqrt(static_cast<double>(q.shape()[-1]));

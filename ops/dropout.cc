@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "tally/ops/apply.h"
 #include "tally/ops/checks.h"
+#include "tally/ops/defined.h"
 #include "tally/ops/rows.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -181,6 +182,7 @@ constinit const OpDef kDropoutGrad = {
 };
 
 Tensor Dropout(const Tensor& x, double p, Random& random) {
+  RequireDefined("dropout", {x});
   const auto words = static_cast<uint64_t>(x.numel());
   const DropoutAttrs attrs{p, random.seed(), static_cast<int32_t>(random.stream()),
                            random.offset()};

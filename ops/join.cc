@@ -9,6 +9,7 @@
 #include "tally/ops/apply.h"
 #include "tally/ops/checks.h"
 #include "tally/ops/copy.h"
+#include "tally/ops/defined.h"
 #include "tally/ops/view.h"
 
 namespace tally {
@@ -198,6 +199,7 @@ Tensor Stack(absl::Span<const Tensor> tensors, int axis) {
   std::vector<Tensor> parts;
   parts.reserve(tensors.size());
   for (const Tensor& x : tensors) {
+    RequireDefined("stack", {tensors[0], x});
     if (x.spec() != tensors[0].spec()) {
       ThrowInvalid(absl::StrCat("stack: specs differ: ", tensors[0].spec().ToString(), " and ",
                                 x.spec().ToString()));
@@ -235,6 +237,7 @@ Tensors Split(const Tensor& x, absl::Span<const int64_t> sizes, int axis) {
 }
 
 Tensors SplitEvenly(const Tensor& x, int64_t parts, int axis) {
+  RequireDefined("split", {x});
   if (axis < -x.rank() || axis >= x.rank() || parts < 1 || x.shape()[axis] % parts != 0) {
     ThrowInvalid(absl::StrCat("split: ", parts, " equal parts of axis ", axis, ": x is ",
                               x.spec().ToString()));

@@ -6,6 +6,7 @@
 #include "tally/ops/apply.h"
 #include "tally/ops/binary.h"
 #include "tally/ops/checks.h"
+#include "tally/ops/defined.h"
 #include "tally/ops/norm_rows.h"
 #include "tally/ops/reduce.h"
 #include "tally/ops/reduce_axes.h"
@@ -268,6 +269,7 @@ constinit const OpDef kLayerNormParamGrad = {
 };
 
 Tensor LayerNorm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps) {
+  RequireDefined("layer_norm", {x});
   const NormAttrs attrs{eps};
   if (weight.defined() && bias.defined()) return Apply(kLayerNorm, {x, weight, bias}, attrs);
   for (const Tensor* param : {&weight, &bias}) {

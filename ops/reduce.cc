@@ -7,6 +7,7 @@
 #include "tally/ops/binary.h"
 #include "tally/ops/checks.h"
 #include "tally/ops/copy.h"
+#include "tally/ops/defined.h"
 #include "tally/ops/reduce_axes.h"
 #include "tally/ops/reduce_plan.h"
 #include "tally/ops/rows.h"
@@ -160,6 +161,7 @@ Tensor Min(const Tensor& x, const Axes& axes, bool keepdim) {
   return Apply(kMin, {x}, ReduceAttrs{axes, keepdim});
 }
 Tensor SumTo(const Tensor& x, const Shape& shape) {
+  RequireDefined("sum_to", {x});
   const int extra = x.rank() - shape.rank();
   bool fits = extra >= 0;
   absl::InlinedVector<int, kMaxRank> axes;

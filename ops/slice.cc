@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "tally/ops/apply.h"
 #include "tally/ops/checks.h"
+#include "tally/ops/defined.h"
 #include "tally/ops/view.h"
 
 namespace tally {
@@ -207,6 +208,7 @@ constexpr const OpDef* kOps[] = {&kSlice, &kSelect, &kSliceGrad};
 OpFamily SliceOps() { return kOps; }
 
 Tensor Slice(const Tensor& x, int axis, int64_t begin, int64_t end, int64_t step) {
+  RequireDefined("slice", {x});
   SliceAttrs attrs{axis, begin, end, step};
   // Recorded as what is read, so that reports do not show a 63-bit "to the end".
   if (axis >= -x.rank() && axis < x.rank()) {

@@ -87,6 +87,7 @@ void Gather(const Tensor& tensor, const char* first, void* out) {
 }
 
 HostElements::HostElements(const Tensor& tensor, const char* who) : tensor_(tensor) {
+  if (!tensor.defined()) ThrowInvalid(absl::StrCat(who, ": the tensor is undefined"));
   if (tensor.device().is_meta()) {
     ThrowInvalid(absl::StrCat(who, ": the tensor ", tensor.spec().ToString(),
                               " is on meta, which has sizes and no elements"));
@@ -143,6 +144,7 @@ std::vector<double> Tensor::ToDoubles() const {
 }
 
 double Tensor::Item() const {
+  if (!defined()) ThrowInvalid("Item: the tensor is undefined");
   if (numel() != 1) {
     ThrowInvalid(absl::StrCat("Item: wants one element; the tensor is ", spec().ToString()));
   }

@@ -61,6 +61,7 @@ Tensor Tensor::Empty(const TensorSpec& spec, Device device, Origin origin) {
 }
 
 Tensor Tensor::To(Device device) const {
+  if (!defined()) ThrowInvalid("To: the tensor is undefined");
   Tensor copy = Empty(spec(), device);
   const Origin origin = storage().origin();
   if (origin == Origin::kParameter || origin == Origin::kOptimizerState) {
@@ -100,6 +101,7 @@ Tensor Tensor::Alias(const TensorSpec& spec, const Strides& strides, int64_t off
 }
 
 void Declare(const Tensor& tensor, Origin origin, absl::string_view name) {
+  if (!tensor.defined()) ThrowInvalid("Declare: the tensor is undefined");
   tensor.storage().set_origin(origin);
   tensor.storage().set_name(name);
 }

@@ -344,5 +344,14 @@ TEST(Tensor, DeclareNamesTheStorageForEveryView) {
   EXPECT_EQ(view.storage().name(), "");
 }
 
+TEST(Tensor, RefusesToGiveWhatAnUndefinedOneLacks) {
+  const Tensor undefined;
+  EXPECT_THROW(undefined.ToDoubles(), Error);
+  EXPECT_THROW(undefined.Item(), Error);
+  EXPECT_THROW(undefined.To(kMeta), Error);
+  EXPECT_THROW(BitEqual(undefined, undefined), Error);
+  EXPECT_THROW(Declare(undefined, Origin::kParameter, "w"), Error);
+}
+
 }  // namespace
 }  // namespace tally
