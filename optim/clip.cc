@@ -11,10 +11,18 @@ Tensor ClipByGlobalNorm(Tensors& grads, double max_norm) {
     ThrowInvalid(absl::StrCat("clip: max_norm is ", max_norm, "; it must be above 0"));
   ScopedPhase phase(Phase::kOptimizer);
   Scope scope("clip");
+  DType wide = DType::kF32;
+  for (size_t i = 0; i < grads.size(); ++i) {
+    if (!grads[i].defined()) continue;
+    if (!IsFloat(grads[i].dtype())) {
+      ThrowInvalid(absl::StrCat("clip: gradient ", i, " is ", grads[i].spec().ToString(),
+                                "; only floats have gradients"));
+    }
+    if (grads[i].dtype() == DType::kF64) wide = DType::kF64;
+  }
   Tensor total;
   for (const Tensor& g : grads) {
     if (!g.defined()) continue;
-    const DType wide = g.dtype() == DType::kF64 ? DType::kF64 : DType::kF32;
     const Tensor sum = Sum(Square(Cast(g, wide)));
     total = total.defined() ? Add(total, sum) : sum;
   }

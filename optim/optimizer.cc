@@ -12,9 +12,13 @@ void Optimizer::Step(absl::Span<const Tensor> params, absl::Span<const Tensor> g
     ThrowInvalid(
         absl::StrCat(name(), ": ", params.size(), " parameters but ", grads.size(), " gradients"));
   }
+  for (size_t i = 0; i < params.size(); ++i) {
+    if (!params[i].defined())
+      ThrowInvalid(absl::StrCat(name(), ": parameter ", i, " is undefined"));
+  }
   if (specs_.empty()) {
+    PlaceRestoredState(params.size());
     for (const Tensor& p : params) specs_.push_back(p.spec());
-    by_param_.resize(std::max(by_param_.size(), params.size()));
   }
   if (specs_.size() != params.size()) {
     ThrowInvalid(absl::StrCat(name(), ": ", params.size(), " parameters now, ", specs_.size(),
@@ -28,6 +32,10 @@ void Optimizer::Step(absl::Span<const Tensor> params, absl::Span<const Tensor> g
     if (grads[i].defined() && grads[i].spec() != specs_[i]) {
       ThrowInvalid(absl::StrCat(name(), ": gradient ", i, " is ", grads[i].spec().ToString(),
                                 ", its parameter is ", specs_[i].ToString()));
+    }
+    if (grads[i].defined() && grads[i].device() != params[i].device()) {
+      ThrowInvalid(absl::StrCat(name(), ": gradient ", i, " is on ", grads[i].device().ToString(),
+                                ", its parameter on ", params[i].device().ToString()));
     }
   }
   ScopedPhase phase(Phase::kOptimizer);
@@ -44,7 +52,13 @@ void Optimizer::Step(absl::Span<const Tensor> params, absl::Span<const Tensor> g
 Tensor Optimizer::State(size_t i, const std::string& name, const TensorSpec& spec) {
   TALLY_CHECK(current_ != nullptr && i < by_param_.size()) << "State outside of Update";
   for (size_t s : by_param_[i]) {
-    if (state_[s].name == name) return state_[s].tensor;
+    if (state_[s].name != name) continue;
+    if (state_[s].tensor.spec() != spec) {
+      ThrowInvalid(absl::StrCat(this->name(), ": the restored ", name, " of parameter ", i, " is ",
+                                state_[s].tensor.spec().ToString(), "; it must be ",
+                                spec.ToString()));
+    }
+    return state_[s].tensor;
   }
   Tensor tensor = Tensor::Zeros(spec, current_->device());
   std::string param(current_->storage().name());
@@ -57,12 +71,25 @@ Tensor Optimizer::State(size_t i, const std::string& name, const TensorSpec& spe
 
 void Optimizer::Restore(int64_t steps, std::vector<OptimizerState> state) {
   if (steps_ != 0) ThrowInvalid(absl::StrCat(name(), ": Restore after the first step"));
-  size_t params = 0;
-  for (const OptimizerState& s : state) params = std::max(params, s.param + 1);
+  for (const OptimizerState& s : state) {
+    if (!s.tensor.defined()) {
+      ThrowInvalid(
+          absl::StrCat(name(), ": Restore of an undefined ", s.name, " of parameter ", s.param));
+    }
+  }
   steps_ = steps;
   state_ = std::move(state);
+}
+
+void Optimizer::PlaceRestoredState(size_t params) {
   by_param_.assign(params, {});
-  for (size_t s = 0; s < state_.size(); ++s) by_param_[state_[s].param].push_back(s);
+  for (size_t s = 0; s < state_.size(); ++s) {
+    if (state_[s].param >= params) {
+      ThrowInvalid(absl::StrCat(name(), ": the restored ", state_[s].name, " is of parameter ",
+                                state_[s].param, "; there are ", params));
+    }
+    by_param_[state_[s].param].push_back(s);
+  }
 }
 
 }  // namespace tally

@@ -55,6 +55,8 @@ class Optimizer {
   Tensor State(size_t i, const std::string& name, const TensorSpec& spec);
 
  private:
+  void PlaceRestoredState(size_t params);
+
   std::vector<TensorSpec> specs_;
   std::vector<OptimizerState> state_;
   std::vector<std::vector<size_t>> by_param_;  // indexes into state_

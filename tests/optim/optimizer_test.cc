@@ -210,5 +210,44 @@ TEST(Schedule, RisesThenFollowsHalfACosine) {
   EXPECT_DOUBLE_EQ(s.At(1000), 0.2);
 }
 
+TEST(Optimizer, RefusesUndefinedParametersAndGradientsElsewhere) {
+  AdamW optimizer;
+  EXPECT_THAT(ErrorOf([&] { optimizer.Step({Tensor()}, {Tensor()}); }),
+              HasSubstr("adamw: parameter 0 is undefined"));
+  EXPECT_THAT(ErrorOf([&] { optimizer.Step({Vector({1})}, {Vector({1}).To(kMeta)}); }),
+              HasSubstr("gradient 0 is on meta, its parameter on cpu"));
+}
+
+TEST(Optimizer, RefusesRestoredStateThatDoesNotFit) {
+  const auto step = [](std::vector<OptimizerState> state) {
+    AdamW optimizer;
+    optimizer.Restore(1, std::move(state));
+    optimizer.Step({Vector({1})}, {Vector({1})});
+  };
+  EXPECT_THAT(ErrorOf([&] {
+                step({{0, "exp_avg", Tensor()}});
+              }),
+              HasSubstr("undefined exp_avg of parameter 0"));
+  EXPECT_THAT(ErrorOf([&] {
+                step({{size_t{1} << 60, "exp_avg", Vector({1})}});
+              }),
+              HasSubstr("is of parameter 1152921504606846976; there are 1"));
+  EXPECT_THAT(ErrorOf([&] {
+                step({{0, "exp_avg", Vector({1, 2})}});
+              }),
+              HasSubstr("the restored exp_avg of parameter 0 is f64[2]; it must be f64[1]"));
+}
+
+TEST(Clip, TakesGradientsOfSeveralDTypes) {
+  Tensors grads{Vector({3}), Tensor::Full({DType::kF32, {1}}, 4)};
+  EXPECT_NEAR(ClipByGlobalNorm(grads, 1.0).Item(), 5, 1e-12);
+  EXPECT_EQ(grads[1].dtype(), DType::kF32);
+}
+
+TEST(Clip, RefusesIntegers) {
+  Tensors grads{Tensor::FromVector<int64_t>({1}, {1})};
+  EXPECT_THAT(ErrorOf([&] { ClipByGlobalNorm(grads, 1.0); }), HasSubstr("gradient 0 is i64[1]"));
+}
+
 }  // namespace
 }  // namespace tally
