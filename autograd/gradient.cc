@@ -31,14 +31,15 @@ class GradientWalk {
   std::string Describe(NodeId n) const;
   void MarkActive(ValueId loss, absl::Span<const ValueId> wrt);
   void FreeDeadBranches();
-  Tensor SeedFor(const Tensor& loss, const Tensor& seed) const;
+  static void CheckSeed(const Tensor& loss, const Tensor& seed);
   void Walk(NodeId from);
   bool TakeCotangents(const Node& node);
   void LoadResiduals(NodeId n, const Node& node);
   void RunRules(NodeId n, const Node& node);
   void RunRule(NodeId n, const Node& node, const GradRule& rule, GradArgs::Data& data);
+  void CheckResult(const Tensor& g, ValueId v, NodeId n) const;
   void Accumulate(ValueId v, Tensor g);
-  Tensor Owned(Tensor g, ValueId v) const;
+  Tensor Owned(Tensor g, const Tensor& of) const;
 
   Tape& tape_;
   const bool retain_;
@@ -111,19 +112,17 @@ void GradientWalk::FreeDeadBranches() {
   }
 }
 
-Tensor GradientWalk::SeedFor(const Tensor& loss, const Tensor& seed) const {
+void GradientWalk::CheckSeed(const Tensor& loss, const Tensor& seed) {
   if (!seed.defined()) {
-    if (loss.numel() != 1) {
-      ThrowInvalid(absl::StrCat("tape: the loss is ", loss.spec().ToString(),
-                                "; give GradientOptions::seed, or reduce it to one element"));
-    }
-    return Fill(loss.spec(), 1.0, loss.device());
+    if (loss.numel() == 1) return;
+    ThrowInvalid(absl::StrCat("tape: the loss is ", loss.spec().ToString(),
+                              "; give GradientOptions::seed, or reduce it to one element"));
   }
-  if (seed.spec() != loss.spec()) {
-    ThrowInvalid(absl::StrCat("tape: the seed is ", seed.spec().ToString(), ", the loss is ",
-                              loss.spec().ToString()));
+  if (seed.spec() != loss.spec() || seed.device() != loss.device()) {
+    ThrowInvalid(absl::StrCat("tape: the seed is ", seed.spec().ToString(), " on ",
+                              seed.device().ToString(), ", the loss is ", loss.spec().ToString(),
+                              " on ", loss.device().ToString()));
   }
-  return seed;
 }
 
 bool GradientWalk::TakeCotangents(const Node& node) {
@@ -175,12 +174,23 @@ void GradientWalk::LoadResiduals(NodeId n, const Node& node) {
   }
 }
 
+// Rules may be a user's: what they return is checked, not trusted.
+void GradientWalk::CheckResult(const Tensor& g, ValueId v, NodeId n) const {
+  if (!g.defined()) return;
+  const TensorSpec& spec = graph().values[v].spec;
+  bool fits = g.dtype() == spec.dtype && g.rank() >= spec.rank();
+  for (int a = -1; fits && a >= -spec.rank(); --a) {
+    fits = g.shape()[a] == spec.shape[a] || spec.shape[a] == 1;
+  }
+  if (fits) return;
+  ThrowInvalid(absl::StrCat("tape: the gradient rule of ", Describe(n), " gave ",
+                            g.spec().ToString(), " for %", v, ", which is ", spec.ToString()));
+}
+
 void GradientWalk::Accumulate(ValueId v, Tensor g) {
   if (!g.defined()) return;
   const TensorSpec spec = graph().values[v].spec;  // by value: SumTo records
   if (g.shape() != spec.shape) g = SumTo(g, spec.shape);
-  TALLY_CHECK(g.spec() == spec) << "a gradient of %" << v << " is " << g.spec().ToString()
-                                << ", the value is " << spec.ToString();
   Tensor& sum = cotangents_[v];
   if (!sum.defined()) {
     sum = std::move(g);
@@ -204,10 +214,15 @@ void GradientWalk::RunRule(NodeId n, const Node& node, const GradRule& rule, Gra
   size_t next = 0;
   for (int i = 0; i < node.num_in; ++i) {
     if (!rule.of.Contains(i)) continue;
-    TALLY_CHECK(next < grads.size())
-        << "a gradient rule of " << node.op->name << " returned too few tensors at node " << n;
+    if (next == grads.size()) {
+      ThrowInvalid(absl::StrCat("tape: the gradient rule of ", Describe(n), " gave ", grads.size(),
+                                " tensors; it gives one for each input that it is of"));
+    }
     Tensor g = std::move(grads[next++]);
-    if (needs_[i]) Accumulate(graph().in(node)[i], std::move(g));
+    if (!needs_[i]) continue;
+    const ValueId v = graph().in(node)[i];
+    CheckResult(g, v, n);
+    Accumulate(v, std::move(g));
   }
 }
 
@@ -270,9 +285,8 @@ void GradientWalk::Walk(NodeId from) {
 }
 
 // A gradient that the caller may change: contiguous, and nobody else's.
-Tensor GradientWalk::Owned(Tensor g, ValueId v) const {
-  const TensorSpec& spec = graph().values[v].spec;
-  if (!g.defined()) return Fill(spec, 0.0, graph().device);
+Tensor GradientWalk::Owned(Tensor g, const Tensor& of) const {
+  if (!g.defined()) return Fill(of.spec(), 0.0, of.device());
   const bool shared = g.use_count() > 1 || g.storage().use_count() > 1;
   if (!create_graph_ && (shared || !g.contiguous())) return CopyOf(g);
   return g;
@@ -285,6 +299,7 @@ Tensors GradientWalk::Run(const Tensor& loss, absl::Span<const Tensor> wrt, cons
                               loss_id == kNone ? "was not recorded on this tape"
                                                : "does not depend on a watched tensor"));
   }
+  CheckSeed(loss, seed);
   std::vector<ValueId> ids;
   for (const Tensor& t : wrt) {
     const ValueId id = t.defined() ? tape_.IdOf(t) : kNone;
@@ -309,7 +324,7 @@ Tensors GradientWalk::Run(const Tensor& loss, absl::Span<const Tensor> wrt, cons
   const NodeId from = graph().values[loss_id].producer;
   ScopedPhase phase(Phase::kBackward, from);
   if (active_[loss_id]) {
-    cotangents_[loss_id] = SeedFor(loss, seed);
+    cotangents_[loss_id] = seed.defined() ? seed : Fill(loss.spec(), 1.0, loss.device());
     Walk(from);
   }
   Tensors grads;
@@ -320,14 +335,14 @@ Tensors GradientWalk::Run(const Tensor& loss, absl::Span<const Tensor> wrt, cons
       grads.push_back(grads[same - ids.begin()]);  // asked for twice: one tensor
       continue;
     }
-    grads.push_back(Owned(std::move(g), ids[i]));
+    grads.push_back(Owned(std::move(g), wrt[i]));
   }
   for (size_t i = 0; i < ids.size(); ++i) {
     const absl::string_view name = wrt[i].storage().name();
     if (!name.empty() && grads[i].storage().name().empty()) {
       grads[i].storage().set_name(absl::StrCat("grad ", name));
     }
-    tape_.graph_.gradients.push_back(tape_.IdOf(grads[i]));
+    tape_.graph_.gradients.push_back(tape_.ValueOf(grads[i]));  // may be the seed
     tape_.graph_.gradient_of.push_back(ids[i]);
   }
   return grads;

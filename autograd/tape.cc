@@ -11,6 +11,9 @@ namespace {
 
 std::atomic<uint64_t> next_serial{1};
 
+// Of this thread. NoRecord hides the recorder, not the tape: it still follows storages by number.
+thread_local bool tape_records = false;
+
 // Bits of the inputs and outputs that some rule for a needing input reads.
 template <typename Fn>
 void ForEachBit(uint16_t bits, const Fn& fn) {
@@ -74,7 +77,10 @@ void Tape::KeepSpareBuffers() {
 
 Tape::Tape() : serial_(next_serial.fetch_add(1)) {
   OpContext& context = CurrentContext();
-  if (context.recorder != nullptr) ThrowInvalid("tape: another tape records on this thread");
+  if (context.recorder != nullptr || tape_records) {
+    ThrowInvalid("tape: another tape records on this thread");
+  }
+  tape_records = true;
   previous_context_ = context;
   context = OpContext();
   context.recorder = this;
@@ -94,6 +100,7 @@ Tape::~Tape() {
 void Tape::Stop() {
   if (!recording_) return;
   recording_ = false;
+  tape_records = false;
   residuals_.clear();
   watched_.clear();
   SetStorageObserver(previous_observer_);
@@ -102,6 +109,10 @@ void Tape::Stop() {
 
 void Tape::RequireRecording(const char* what) const {
   if (!recording_) ThrowInvalid(absl::StrCat("tape: ", what, " after Finish"));
+  if (CurrentContext().recorder != this) {
+    ThrowInvalid(
+        absl::StrCat("tape: ", what, " under NoRecord or on another thread than the tape's"));
+  }
 }
 
 // ---- Storages
@@ -116,11 +127,13 @@ StorageId Tape::NewStorage(Storage& storage, bool resident) {
 }
 
 void Tape::OnAllocate(Storage& storage) {
+  if (previous_observer_ != nullptr) previous_observer_->OnAllocate(storage);
   const StorageId id = NewStorage(storage, false);
   graph_.events.push_back({StorageEvent::kAllocate, id, static_cast<NodeId>(graph_.nodes.size())});
 }
 
 void Tape::OnFree(Storage& storage) {
+  if (previous_observer_ != nullptr) previous_observer_->OnFree(storage);
   const StorageId id = StorageOf(storage);
   RefreshStorage(id);
   storages_[id].storage = nullptr;
@@ -201,6 +214,7 @@ void Tape::OnName(const Tensor& tensor, absl::string_view name) {
 }
 
 void Tape::OnHostRead(const Tensor& tensor) {
+  if (previous_observer_ != nullptr) previous_observer_->OnHostRead(tensor);
   const ValueId id = IdOf(tensor);
   if (id != kNone) graph_.outputs.push_back(ValueOf(tensor));
 }
@@ -242,7 +256,9 @@ void Tape::Watch(const Tensor& leaf) {
                                 ") used its storage; watch before the first use"));
     }
   }
-  id = ValueOf(leaf);
+  // Not ValueOf: a leaf may lie beside another in one storage.
+  id = seen ? ValueOf(leaf) : NewValue(leaf, kNone);
+  RefreshStorage(storage);
   graph_.values[id].watched = true;
   needs_[id] = 1;
   storages_[storage].watched = id;
@@ -330,9 +346,10 @@ void Tape::OnOp(const OpDef& op, const Attrs& attrs, absl::Span<const Tensor* co
     const ValueId v = ValueOf(*t);
     graph_.ids.push_back(v);
   }
+  if (id == 0 && !out.empty()) graph_.device = out[0].device();
   NodeState state;
   const bool update = op.kind == OpKind::kUpdate;
-  state.needs = tracking_ && !update && NeedsGradient(op, node);
+  state.needs = tracking_ && !update && node.phase != Phase::kOptimizer && NeedsGradient(op, node);
   for (Tensor& t : out) {
     const bool watched = update && graph_.values[ValueOf(t)].watched;
     const ValueId v = NewValue(t, id, update);
@@ -346,16 +363,25 @@ void Tape::OnOp(const OpDef& op, const Attrs& attrs, absl::Span<const Tensor* co
   states_.push_back(state);
 }
 
-absl::Status Tape::BeforeUpdate(const OpDef&, const Tensor& target) {
-  // Gives the value before the write its id, so that the node reads it and makes the next one.
-  const ValueId id = ValueOf(target);
-  if (!needs_[id] || !tracking_ || CurrentContext().phase == Phase::kOptimizer) {
-    return absl::OkStatus();
+absl::Status Tape::BeforeUpdate(const OpDef& op, absl::Span<const Tensor* const> in) {
+  const bool outside = !tracking_ || CurrentContext().phase == Phase::kOptimizer;
+  for (size_t i = 0; i < in.size(); ++i) {
+    // Gives the value before the write its id, so that the node reads it and makes the next one.
+    const ValueId id = ValueOf(*in[i]);
+    if (outside || !needs_[id] || op.no_gradient.Contains(static_cast<int>(i))) continue;
+    const std::string value = absl::StrCat("%", id, " (", graph_.values[id].spec.ToString(), ")");
+    if (op.writes.Contains(i)) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "writes ", value,
+          " in place, which needs a gradient; use the op that returns a new tensor, or update "
+          "parameters under ScopedPhase(Phase::kOptimizer)"));
+    }
+    return absl::FailedPreconditionError(absl::StrCat(
+        "reads ", value,
+        ", which needs a gradient, and no gradient flows through a write in place; use the op that "
+        "returns a new tensor, or write under NoRecord to leave it out of the gradient"));
   }
-  return absl::FailedPreconditionError(absl::StrCat(
-      "writes %", id, " (", graph_.values[id].spec.ToString(),
-      ") in place, which needs a gradient; use the op that returns a new tensor, or update "
-      "parameters under ScopedPhase(Phase::kOptimizer)"));
+  return absl::OkStatus();
 }
 
 void Tape::ReleaseResiduals(NodeId node) {
@@ -410,7 +436,7 @@ Graph Tape::Finish() {
   for (size_t s = 0; s < storages_.size(); ++s) {
     if (storages_[s].storage == nullptr) continue;
     RefreshStorage(static_cast<StorageId>(s));
-    graph_.device = storages_[s].storage->device();
+    if (graph_.nodes.empty()) graph_.device = storages_[s].storage->device();
   }
   const int kind = static_cast<int>(graph_.device.kind);
   graph_.baseline_bytes = std::max<int64_t>(0, live_at_start_[kind] - resident_bytes);

@@ -37,14 +37,16 @@ struct GradientOptions {
 
 class Tape final : private Recorder, private StorageObserver {
  public:
-  // Throws Error when a tape already records on this thread.
+  // Throws Error when a tape already records on this thread, under NoRecord too. Storage events go
+  // on to the observer installed before.
   Tape();
   ~Tape() override;
   Tape(const Tape&) = delete;
   Tape& operator=(const Tape&) = delete;
 
-  // Marks leaves that will get gradients. Throws Error for a tensor of integers, for one that an op
-  // of this tape made, and for one whose storage an op already used through another view.
+  // Marks leaves that will get gradients. Ops of the optimizer phase are outside gradients. Throws
+  // Error for a tensor of integers, for one that an op of this tape made, and for one whose storage
+  // an op already used through another view.
   void Watch(const Tensor& leaf);
   void Watch(absl::Span<const Tensor> leaves);
 
@@ -52,7 +54,8 @@ class Tape final : private Recorder, private StorageObserver {
   // by recorded ops. A tensor without influence on the loss gets zeros. Throws Error when the loss
   // has several elements and no seed, was not recorded here or depends on nothing watched, a saved
   // value was overwritten since, or an op on the way has no gradient; the message names the nodes.
-  // Residuals of nodes that do not lead from `loss` to `wrt` are freed first, as events.
+  // Watch, Gradient and Finish throw under NoRecord and on other threads, where nothing is
+  // recorded. Residuals of nodes that do not lead from `loss` to `wrt` are freed first, as events.
   Tensors Gradient(const Tensor& loss, absl::Span<const Tensor> wrt,
                    const GradientOptions& options = {});
   Tensor Gradient(const Tensor& loss, const Tensor& wrt, const GradientOptions& options = {});
@@ -90,7 +93,7 @@ class Tape final : private Recorder, private StorageObserver {
 
   void OnOp(const OpDef& op, const Attrs& attrs, absl::Span<const Tensor* const> in,
             absl::Span<Tensor> out) override;
-  absl::Status BeforeUpdate(const OpDef& op, const Tensor& target) override;
+  absl::Status BeforeUpdate(const OpDef& op, absl::Span<const Tensor* const> in) override;
   ScopeId EnterScope(ScopeId parent, absl::string_view name) override;
   void OnName(const Tensor& tensor, absl::string_view name) override;
   void OnAllocate(Storage& storage) override;

@@ -47,12 +47,34 @@ bool TakesStrides(const OpDef& op, int index, const Tensor& in, const Attrs& att
          (op.strided_ok == nullptr || op.strided_ok(in, index, attrs));
 }
 
+// For definitions that never passed RegisterOp.
+absl::Status IncompleteOp(const OpDef& op) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(op.name, ": the definition has no ", op.infer == nullptr ? "infer" : "cost"));
+}
+
 absl::StatusOr<Tensor> TryCopyOf(const Tensor& x) {
   static const OpDef* const contiguous = FindOp("contiguous");
   TALLY_CHECK(contiguous != nullptr) << "the table has no op 'contiguous'";
   const TensorArg arg(x);
   TALLY_ASSIGN_OR_RETURN(Tensors out, TryApply(*contiguous, absl::MakeConstSpan(&arg, 1)));
   return std::move(out[0]);
+}
+
+// Whether some elements of an expanded tensor are one in memory.
+bool RepeatsElements(const Tensor& x) {
+  for (int a = 0; a < x.rank(); ++a) {
+    if (x.strides()[a] == 0 && x.dim(a) > 1) return x.numel() > 0;
+  }
+  return false;
+}
+
+// The copy that stands in `inputs` for an earlier operand that is the same tensor; null: none.
+const Tensor* CopyMadeOf(const Tensor& x, absl::Span<const TensorArg> in, const Pointers& inputs) {
+  for (size_t j = 0; j < inputs.size(); ++j) {
+    if (in[j].tensor->impl() == x.impl() && inputs[j]->impl() != x.impl()) return inputs[j];
+  }
+  return nullptr;
 }
 
 // Inputs as the kernel may take them; copies live in `copies`.
@@ -62,6 +84,12 @@ absl::Status MakeKernelInputs(const OpDef& op, absl::Span<const TensorArg> in, c
   copies.reserve(in.size());  // `inputs` points into it
   for (size_t i = 0; i < in.size(); ++i) {
     const Tensor& x = *in[i].tensor;
+    if (!x.contiguous() && op.writes.Contains(i) && RepeatsElements(x)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          op.name, ": input ", i, " (", x.spec().ToString(),
+          ") is expanded: one element in memory would be written several times; write its base, or "
+          "a copy"));
+    }
     if (x.contiguous() || op.kind == OpKind::kView || TakesStrides(op, i, x, attrs)) {
       inputs.push_back(&x);
       continue;
@@ -69,6 +97,10 @@ absl::Status MakeKernelInputs(const OpDef& op, absl::Span<const TensorArg> in, c
     if (op.writes.Contains(i)) {
       return absl::InvalidArgumentError(absl::StrCat(
           op.name, ": input ", i, " is written in place and has strides; update its base instead"));
+    }
+    if (const Tensor* copied = CopyMadeOf(x, in, inputs)) {
+      inputs.push_back(copied);
+      continue;
     }
     TALLY_ASSIGN_OR_RETURN(Tensor copy, TryCopyOf(x));
     copies.push_back(std::move(copy));
@@ -104,13 +136,11 @@ absl::Status AllocateOutputs(const Specs& specs, Device device, Tensors& out) {
 }
 
 absl::Status TakeWritten(const OpDef& op, const Pointers& inputs, Tensors& out) {
-  Recorder* const recorder = CurrentContext().recorder;
+  if (Recorder* recorder = CurrentContext().recorder) {
+    TALLY_RETURN_IF_ERROR(recorder->BeforeUpdate(op, inputs));
+  }
   for (size_t i = 0; i < inputs.size(); ++i) {
-    if (!op.writes.Contains(i)) continue;
-    if (recorder != nullptr) {
-      TALLY_RETURN_IF_ERROR(recorder->BeforeUpdate(op, *inputs[i]));
-    }
-    out.push_back(*inputs[i]);
+    if (op.writes.Contains(i)) out.push_back(*inputs[i]);
   }
   return absl::OkStatus();
 }
@@ -158,8 +188,11 @@ void BumpVersions(const Tensors& written) {
   }
 }
 
-absl::Status Run(const OpDef& op, Device device, absl::Span<const TensorArg> in,
-                 const Attrs& attrs, Tensors& out) {
+absl::Status Run(const OpDef& op, Device device, absl::Span<const TensorArg> in, const Attrs& attrs,
+                 Tensors& out) {
+  if (op.infer == nullptr || (op.cost == nullptr && op.kind != OpKind::kView)) {
+    return IncompleteOp(op);
+  }
   SpecPointers in_specs;
   in_specs.reserve(in.size());
   for (const TensorArg& arg : in) in_specs.push_back(&arg.tensor->spec());
@@ -212,6 +245,7 @@ absl::StatusOr<Tensors> TryApplyOn(Device device, const OpDef& op, const Attrs& 
 Tensor Apply(const OpDef& op, std::initializer_list<TensorArg> in, const Attrs& attrs) {
   Tensors out;
   ThrowIfError(RunChecked(op, absl::Span<const TensorArg>(in.begin(), in.size()), attrs, out));
+  if (out.empty()) ThrowInvalid(absl::StrCat(op.name, ": gives no tensor; use ApplyAll"));
   return std::move(out[0]);
 }
 

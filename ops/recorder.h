@@ -28,8 +28,8 @@ class Recorder {
   // written inputs; their storages' versions grow by one right after this call.
   virtual void OnOp(const OpDef& op, const Attrs& attrs, absl::Span<const Tensor* const> in,
                     absl::Span<Tensor> out) = 0;
-  // Before an update op writes `target`: an error refuses it.
-  virtual absl::Status BeforeUpdate(const OpDef& op, const Tensor& target) = 0;
+  // Before an update op writes: an error refuses it.
+  virtual absl::Status BeforeUpdate(const OpDef& op, absl::Span<const Tensor* const> in) = 0;
   virtual ScopeId EnterScope(ScopeId parent, absl::string_view name) = 0;
   virtual void OnName(const Tensor& tensor, absl::string_view name) = 0;
 };

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "tally/autograd/tape.h"
+#include "tally/ops/apply.h"
 #include "tally/ops/ops.h"
 
 namespace tally {
@@ -233,7 +234,7 @@ TEST(Gradient, SaysWhatIsWrongWithItsArguments) {
   EXPECT_THAT(ErrorOf([&] { tape.Gradient(unrelated, x); }),
               HasSubstr("does not depend on a watched tensor"));
   EXPECT_THAT(ErrorOf([&] { tape.Gradient(y, x, {.seed = other}); }),
-              HasSubstr("the seed is f64[], the loss is f64[2]"));
+              HasSubstr("the seed is f64[] on cpu, the loss is f64[2] on cpu"));
 }
 
 TEST(Gradient, TakesASeedForANonScalarLoss) {
@@ -283,6 +284,73 @@ TEST(Gradient, IsTheSameGraphOnMeta) {
   }
   EXPECT_EQ(ops[0], ops[1]);
   EXPECT_EQ(events[0], events[1]);
+}
+
+TEST(Gradient, OfAnUnrelatedLeafIsOnItsDevice) {
+  const Tensor x = Tensor::Empty({DType::kF32, {2}}, kMeta);
+  const Tensor unrelated = Tensor::Empty({DType::kF32, {3}}, kMeta);
+  Tape tape;
+  tape.Watch({x, unrelated});
+  EXPECT_EQ(tape.Gradient(Sum(Exp(x)), {x, unrelated})[1].device(), kMeta);
+}
+
+TEST(Gradient, RefusedForItsArgumentsFreesNothing) {
+  const Tensor x = F64({3}, {1});
+  Tape tape;
+  tape.Watch(x);
+  const Tensor vector = Exp(Cat({x, x}, 0)), loss = Sum(Square(x));
+  EXPECT_THAT(ErrorOf([&] { tape.Gradient(vector, x); }), HasSubstr("seed"));
+  EXPECT_EQ(tape.Gradient(loss, x).Item(), 6);
+  EXPECT_EQ(tape.graph().loss, tape.IdOf(loss));
+}
+
+TEST(Gradient, ThatIsTheSeedItselfHasAValue) {
+  const Tensor x = F64({1, 2}, {2}), y = F64({3, 4}, {2});
+  Tape tape;
+  tape.Watch({x, y});
+  const Tensors grads =
+      tape.Gradient(Add(x, y), {x, y}, {.seed = F64({5, 6}, {2}), .create_graph = true});
+  const ValueId first = tape.IdOf(grads[0]);
+  EXPECT_NE(first, kNone);
+  EXPECT_THAT(tape.graph().gradients, ElementsAre(first, first));
+}
+
+TEST(Gradient, IsRefusedWhereNothingIsRecorded) {
+  const Tensor x = F64({3}, {1});
+  Tape tape;
+  tape.Watch(x);
+  const Tensor y = Exp(x);
+  {
+    NoRecord off;
+    EXPECT_THAT(ErrorOf([&] { tape.Gradient(y, x); }), HasSubstr("Gradient under NoRecord"));
+  }
+  EXPECT_EQ(tape.Gradient(y, x).Item(), y.Item());
+}
+
+// An op of a user whose gradient rule is wrong in some way.
+absl::Status InferSame(const OpCall& call, Specs& out) {
+  out.push_back(call.in[0]);
+  return absl::OkStatus();
+}
+Cost Free(const OpCall&) { return {}; }
+
+std::string ErrorOfRule(Tensors (*rule)(const GradArgs&)) {
+  OpDef op = {.name = "wrong", .infer = InferSame, .cost = Free};
+  op.grads[0] = {.of = {0}, .fn = rule};
+  const Tensor x = Tensor::Empty({DType::kF32, {2, 3}}, kMeta);
+  Tape tape;
+  tape.Watch(x);
+  const Tensor loss = Sum(Apply(op, {x}));
+  return ErrorOf([&] { tape.Gradient(loss, x); });
+}
+
+TEST(Gradient, NamesTheUsersRuleThatGivesWhatDoesNotFit) {
+  EXPECT_THAT(ErrorOfRule([](const GradArgs&) { return Tensors(); }),
+              HasSubstr("the gradient rule of node 0 (wrong) gave 0 tensors"));
+  EXPECT_THAT(ErrorOfRule([](const GradArgs& g) { return Tensors{Cast(g.dy(), DType::kF64)}; }),
+              HasSubstr("rule of node 0 (wrong) gave f64[2,3] for %0, which is f32[2,3]"));
+  EXPECT_THAT(ErrorOfRule([](const GradArgs& g) { return Tensors{Slice(g.dy(), 1, 0, 2)}; }),
+              HasSubstr("rule of node 0 (wrong) gave f32[2,2] for %0, which is f32[2,3]"));
 }
 
 }  // namespace

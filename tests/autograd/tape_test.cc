@@ -233,5 +233,76 @@ TEST(Tape, OutputsAreBitEqualWithAndWithoutRecording) {
   EXPECT_TRUE(BitEqual(plain, GeluTanh(MatMul(a, b))));
 }
 
+TEST(Tape, RefusesASecondTapeUnderNoRecordToo) {
+  Tape tape;
+  NoRecord off;
+  EXPECT_THAT(ErrorOf([] { Tape second; }), HasSubstr("another tape records"));
+}
+
+TEST(Tape, KnowsItsDeviceWhenNothingOutlivesIt) {
+  Tape tape;
+  Exp(Tensor::Empty({DType::kF32, {2}}, kMeta));
+  EXPECT_EQ(tape.Finish().device, kMeta);
+}
+
+TEST(Tape, TellsTheObserverBeforeItWhatHappens) {
+  struct Counter : StorageObserver {
+    void OnAllocate(Storage&) override { ++allocated; }
+    void OnFree(Storage&) override { ++freed; }
+    void OnHostRead(const Tensor&) override { ++read; }
+    int allocated = 0, freed = 0, read = 0;
+  } counter;
+  StorageObserver* const before = SetStorageObserver(&counter);
+  {
+    Tape tape;
+    F64({1}, {}).Item();
+  }
+  SetStorageObserver(before);
+  EXPECT_THAT((std::vector<int>{counter.allocated, counter.freed, counter.read}),
+              ElementsAre(1, 1, 1));
+}
+
+TEST(Tape, KeepsNothingForOpsOfTheOptimizerPhase) {
+  const Tensor w = F64({1, 2}, {2});
+  Tape tape;
+  tape.Watch(w);
+  ScopedPhase optimizer(Phase::kOptimizer);
+  const Tensor decay = Exp(w);  // its gradient would read it
+  EXPECT_EQ(tape.SavedBytes(), 0);
+}
+
+TEST(Watch, RefusesInPlaceWritesThatWouldLoseAGradient) {
+  const Tensor w = F64({1, 2}, {2}), sum = F64({0, 0}, {2});
+  Tape tape;
+  tape.Watch(w);
+  const Tensor h = Exp(w);
+  EXPECT_THAT(ErrorOf([&] { AddInPlace(sum, h); }), HasSubstr("add_: reads %1 (f64[2]), which"));
+  EXPECT_THAT(sum.ToVector<double>(), ElementsAre(0, 0));
+  NoRecord outside;
+  AddInPlace(sum, w);
+  EXPECT_THAT(sum.ToVector<double>(), ElementsAre(1, 2));
+}
+
+TEST(Watch, TakesSeveralLeavesOfOneStorage) {
+  const Tensor flat = F64({1, 2, 3, 4}, {4});
+  const Tensor a = Slice(flat, 0, 0, 2), b = Slice(flat, 0, 2, 4);
+  Tape tape;
+  tape.Watch({a, b});
+  const Tensors grads = tape.Gradient(Sum(Mul(a, b)), {a, b});
+  EXPECT_THAT(grads[0].ToVector<double>(), ElementsAre(3, 4));
+  EXPECT_THAT(grads[1].ToVector<double>(), ElementsAre(1, 2));
+  EXPECT_THAT(ErrorOf([&] { Exp(flat); }), HasSubstr("made outside this tape"));
+}
+
+TEST(Tape, CopiesATensorOnceForAllOperandsThatAreIt) {
+  const Tensor w = F64({1, 2, 3, 4, 5, 6}, {2, 3});
+  Tape tape;
+  tape.Watch(w);
+  const Tensor t = Transpose(w, 0, 1);
+  const Tensor y = Mul(t, t);
+  EXPECT_THAT(OpNames(tape.graph()), ElementsAre("transpose", "contiguous", "mul"));
+  EXPECT_EQ(tape.SavedBytes(), 6 * 8);
+}
+
 }  // namespace
 }  // namespace tally

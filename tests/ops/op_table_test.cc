@@ -8,6 +8,8 @@
 #include <thread>
 #include <vector>
 
+#include "tally/ops/apply.h"
+
 namespace tally {
 namespace {
 
@@ -100,6 +102,19 @@ TEST(OpTable, IsSharedByThreads) {
   }
   for (std::thread& thread : threads) thread.join();
   for (int i = 0; i < 64; ++i) EXPECT_EQ(FindOp(names[i]), &ops[i]);
+}
+
+TEST(Apply, RefusesIncompleteDefinitions) {
+  const Tensor x = Tensor::Empty({DType::kF32, {2}}, kMeta);
+  const OpDef no_infer = {.name = "no_infer", .cost = Free};
+  const OpDef no_cost = {.name = "no_cost", .infer = InferSame};
+  const OpDef no_output = {.name = "no_output",
+                           .infer = [](const OpCall&, Specs&) { return absl::OkStatus(); },
+                           .cost = Free};
+  EXPECT_THAT([&] { Apply(no_infer, {x}); }, testing::ThrowsMessage<Error>(HasSubstr("no infer")));
+  EXPECT_THAT([&] { Apply(no_cost, {x}); }, testing::ThrowsMessage<Error>(HasSubstr("no cost")));
+  EXPECT_THAT([&] { Apply(no_output, {x}); },
+              testing::ThrowsMessage<Error>(HasSubstr("gives no tensor")));
 }
 
 }  // namespace

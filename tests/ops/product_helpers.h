@@ -33,7 +33,9 @@ class Listing : public Recorder {
     names.push_back(op.name);
     specs.push_back(out[0].spec().ToString());
   }
-  absl::Status BeforeUpdate(const OpDef&, const Tensor&) override { return absl::OkStatus(); }
+  absl::Status BeforeUpdate(const OpDef&, absl::Span<const Tensor* const>) override {
+    return absl::OkStatus();
+  }
   ScopeId EnterScope(ScopeId parent, absl::string_view) override { return parent; }
   void OnName(const Tensor&, absl::string_view) override {}
 

@@ -137,5 +137,18 @@ TEST(Update, HasTheSameBitsForAnyNumberOfThreads) {
   EXPECT_TRUE(BitEqual(run(1), run(4)));
 }
 
+TEST(Update, RefusesATensorThatRepeatsElements) {
+  const Tensor base = F32({1});
+  try {
+    ScaleInPlace(Expand(base, {3}), 2);
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_STREQ(e.what(),
+                 "scale_: input 0 (f32[3]) is expanded: one element in memory would be written "
+                 "several times; write its base, or a copy");
+  }
+  EXPECT_THAT(base.ToVector<float>(), ElementsAre(1));
+}
+
 }  // namespace
 }  // namespace tally

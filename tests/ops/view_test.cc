@@ -48,7 +48,9 @@ class OpLog : public Recorder {
             absl::Span<Tensor>) override {
     names.push_back(op.name);
   }
-  absl::Status BeforeUpdate(const OpDef&, const Tensor&) override { return absl::OkStatus(); }
+  absl::Status BeforeUpdate(const OpDef&, absl::Span<const Tensor* const>) override {
+    return absl::OkStatus();
+  }
   ScopeId EnterScope(ScopeId, absl::string_view) override { return 0; }
   void OnName(const Tensor&, absl::string_view) override {}
 };
