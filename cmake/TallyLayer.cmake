@@ -14,6 +14,14 @@ function(tally_layer name)
     if("hwy::hwy" IN_LIST ARG_PRIVATE)
       # AVX-512, AVX2 and, for what is older, scalar code: vectors without FMA are not worth a kernel.
       target_compile_definitions(${target} PRIVATE "HWY_DISABLED_TARGETS=(HWY_SSSE3 | HWY_SSE4)")
+      if(TALLY_SANITIZE MATCHES "undefined")
+        # AddressSanitizer sees every access of a kernel already; checking the pointers of each
+        # register operation as well takes minutes of compile time a file.
+        set(kernels ${sources})
+        list(FILTER kernels INCLUDE REGEX "_(rows|loops)\\.cc$")
+        set_source_files_properties(${kernels} PROPERTIES COMPILE_OPTIONS
+          -fno-sanitize=null,alignment,object-size,pointer-overflow)
+      endif()
     endif()
   else()
     add_library(${target} INTERFACE)
