@@ -131,6 +131,7 @@ Gpt2::Gpt2(Parameters& parameters, const Gpt2Config& config)
 }
 
 Tensor Gpt2::operator()(const Tensor& ids, Random* random) const {
+  if (!ids.defined()) ThrowInvalid("gpt2: the ids are undefined");
   if (ids.rank() != 2 || ids.dim(1) > config_.context) {
     ThrowInvalid(absl::StrCat("gpt2: ids are ", ids.spec().ToString(),
                               "; wanted [batch, sequence] with a sequence of at most ",

@@ -95,6 +95,11 @@ Tensor Cruncher::operator()(const Tensor& x) const {
 
 Tensor Cruncher::Loss(const Tensor& x, const Tensor& target) const {
   const Tensor y = (*this)(x);
+  // [B,1] would broadcast to [B,B] without an error.
+  if (target.defined() && target.shape() != y.shape()) {
+    ThrowInvalid(absl::StrCat("cruncher: the target is ", target.spec().ToString(), ", the output ",
+                              y.spec().ToString()));
+  }
   Scope scope("loss");
   return Mean(Square(Sub(y, target)));
 }

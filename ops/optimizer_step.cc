@@ -193,7 +193,13 @@ Cost SgdCost(const OpCall& c) {
 
 absl::Status AdamWInfer(const OpCall& call, Specs&) {
   if (call.in.size() != 4) return InvalidCall(call, "wants param, grad, m and v", "param grad m v");
-  if (call.As<AdamWAttrs>().step < 1) return InvalidCall(call, "counts steps from 1", "param");
+  const auto& a = call.As<AdamWAttrs>();
+  if (a.step < 1) return InvalidCall(call, "counts steps from 1", "param");
+  // At 1 the correction for the first steps divides by 0.
+  if (!(a.beta1 >= 0 && a.beta1 < 1 && a.beta2 >= 0 && a.beta2 < 1)) {
+    return InvalidCall(
+        call, absl::StrCat("betas ", a.beta1, " and ", a.beta2, " are not in [0, 1)"), "param");
+  }
   return CheckSpecs(call, "param grad m v");
 }
 

@@ -165,7 +165,7 @@ void FillRandomBits(uint64_t seed, uint32_t stream, uint64_t offset, uint32_t* o
 }
 
 uint64_t Random::NextBelow(uint64_t bound) {
-  TALLY_CHECK(bound > 0);
+  if (bound == 0) ThrowInvalid("random: no number is below 0");
   const uint64_t reject = (0 - bound) % bound;  // 2^64 mod bound
   for (;;) {
     const uint64_t low = NextBits();

@@ -123,6 +123,19 @@ TEST(Cruncher, HasTheLecturesParameterCount) {
   EXPECT_EQ(CountParameters(CruncherConfig{.width = 256, .layers = 16}), 16 * 256 * 256 + 256);
 }
 
+TEST(Cruncher, RefusesATargetThatWouldBroadcast) {
+  Parameters parameters;
+  const Cruncher model(parameters, {.width = 4, .layers = 1});
+  const Tensor x = Tensor::Ones({DType::kF32, {3, 4}});
+  EXPECT_THROW(model.Loss(x, Tensor::Ones({DType::kF32, {3, 1}})), Error);
+}
+
+TEST(Gpt2, RefusesUndefinedIds) {
+  Parameters parameters;
+  const Gpt2 model(parameters, {.vocab = 8, .context = 4, .width = 4, .layers = 1, .heads = 2});
+  EXPECT_THROW(model(Tensor()), Error);
+}
+
 TEST(Mlp, LearnsToTellPointsApart) {
   Parameters parameters;
   const Mlp model(parameters, {.sizes = {2, 16, 2}, .activation = Activation::kTanh});

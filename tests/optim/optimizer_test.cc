@@ -80,6 +80,12 @@ TEST(AdamW, GivesTheSameBitsForAnyLengthAndOffset) {
   EXPECT_TRUE(BitEqual(CopyOf(Slice(long_p, 0, 7, 36)), p));
 }
 
+TEST(AdamW, RefusesBetasThatWouldDivideByZero) {
+  AdamW optimizer({.beta1 = 1});
+  EXPECT_THAT(ErrorOf([&] { optimizer.Step({Vector({1})}, {Vector({1})}); }),
+              HasSubstr("betas 1 and 0.999 are not in [0, 1)"));
+}
+
 TEST(Sgd, WithMomentumDampeningAndDecayFollowsItsDefinition) {
   for (bool nesterov : {false, true}) {
     const double mu = 0.9, wd = 0.1, lr = 0.5, damp = nesterov ? 0 : 0.2;

@@ -7,6 +7,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tally/tensor/check.h"
+
 namespace tally {
 namespace {
 
@@ -83,6 +85,8 @@ TEST(Random, NextBelowReachesEveryValueAboutEquallyOften) {
     EXPECT_NEAR(count, kDraws / kBound, 463);
   }
 }
+
+TEST(Random, NextBelowZeroIsRefused) { EXPECT_THROW(Random(5).NextBelow(0), Error); }
 
 TEST(Random, NextBelowOneIsZero) { EXPECT_EQ(Random(5).NextBelow(1), 0u); }
 
