@@ -62,6 +62,7 @@ struct Link {
   LinkKind kind = LinkKind::kForward;
   ValueId value = kNone;
   bool layout = true;
+  bool told = false;       // in words only, at `to`
   Count bytes = 0;         // kSaved: storages kept first by `from`
   std::string label = {};  // ops folded into the edge
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <set>
 #include <tuple>
 #include <utility>
 
@@ -85,11 +86,15 @@ class Connector {
     if (Dropped(n) && RerunOf(n) != kNone) {
       const bool chain = again && RerunOf(s.node) != kNone;
       const ItemId from = chain ? RerunOf(s.node) : ItemOf(s.node);
-      if (from != kNone) Add(from, RerunOf(n), LinkKind::kRerun, s, v, n, chain);
+      if (from != kNone && (chain || Near(from, RerunOf(n)))) {
+        Add(from, RerunOf(n), LinkKind::kRerun, s, v, n, chain);
+      } else if (from != kNone) {
+        Far(from, RerunOf(n));
+      }
     }
     if (forward_to_backward) {
       if (again && RerunOf(s.node) != kNone) {
-        Add(RerunOf(s.node), to, LinkKind::kRerun, s, v, n, false);
+        Rerung(s, v, n, to);
       } else if (to_phase == Phase::kRecompute && ItemOf(s.node) != kNone) {
         Add(ItemOf(s.node), to, LinkKind::kRerun, s, v, n, false);
       }
@@ -105,7 +110,7 @@ class Connector {
       kind = LinkKind::kRerun;
       layout = from_phase == to_phase;
     } else if (to_phase == Phase::kBackward) {
-      kind = a_.account.weight_grad[n] ? LinkKind::kWeightGrad : LinkKind::kGradient;
+      kind = d_.items[to].weight_grad ? LinkKind::kWeightGrad : LinkKind::kGradient;
     } else {
       layout = from_phase == to_phase;
     }
@@ -115,6 +120,27 @@ class Connector {
       return;
     }
     Add(from, to, kind, s, v, n, layout);
+  }
+
+  // What was made again stands in for a rung: one from the second run of the op that needs it kept,
+  // or of what makes it where that op runs once.
+  void Rerung(const Source& s, ValueId v, NodeId n, ItemId to) {
+    const NodeId f = g_.nodes[n].serves;
+    const ItemId own = f == kNone ? kNone : RerunOf(f);
+    const ItemId from = own != kNone ? own : RerunOf(s.node);
+    if (rerungs_.insert(from).second) Add(from, to, LinkKind::kRerun, s, v, n, false);
+  }
+
+  // Kept values that a second run reads lie far off: words, not lines across the page.
+  bool Near(ItemId from, ItemId to) const { return d_.items[from].scope == d_.items[to].scope; }
+  void Far(ItemId from, ItemId to) {
+    if (!far_.insert({from, to}).second) return;
+    Link link;
+    link.from = from;
+    link.to = to;
+    link.kind = LinkKind::kRerun;
+    link.told = true;
+    d_.links.push_back(std::move(link));
   }
 
   void Add(ItemId from, ItemId to, LinkKind kind, const Source& s, ValueId v, NodeId n,
@@ -269,9 +295,10 @@ class Connector {
     for (Link& link : d_.links) {
       int& from = degree[link.from];
       int& to = degree[link.to];
-      if (link.layout && (from >= kMaxLayoutLinks || to >= kMaxLayoutLinks)) {
+      const bool hub = link.layout && (from >= kMaxLayoutLinks || to >= kMaxLayoutLinks);
+      if (hub || link.told) {
         d_.items[link.to].far_from.push_back(link.from);
-        ++d_.items[link.from].far_to;
+        d_.items[link.from].far_to += hub;
         continue;
       }
       from += link.layout;
@@ -294,6 +321,8 @@ class Connector {
   std::map<Key, size_t> index_;
   std::map<NodeId, ItemId> elsewhere_;
   std::map<std::pair<ValueId, ItemId>, bool> input_seen_;
+  std::set<std::pair<ItemId, ItemId>> far_;
+  std::set<ItemId> rerungs_;
   std::vector<InputUse> inputs_;
   Link update_;
   int gradients_ = 0;

@@ -40,6 +40,9 @@ class Sources {
   void Pass(NodeId n);
   void Reduce(absl::InlinedVector<Source, 1>& list) const;
   void NoteAncestors(NodeId n);
+  int32_t Rank(const Source& s) const {
+    return s.node == kNone ? input_rank_[s.input] : rank_[s.node];
+  }
   int32_t Extend(int32_t via, const char* op);
 
   const FlowArgs& a_;
@@ -47,7 +50,9 @@ class Sources {
   std::vector<absl::InlinedVector<Source, 1>> by_value_;
   std::vector<std::string> vias_;
   std::map<std::string, int32_t> via_index_;
-  std::vector<int32_t> rank_;                     // per node: number among contractions
+  std::vector<int32_t> rank_;        // per node: number among contractions and inputs
+  std::vector<int32_t> input_rank_;  // per value without a producer: the same
+  size_t words_ = 0;
   std::vector<std::vector<uint64_t>> ancestors_;  // per contraction, bits
 };
 

@@ -333,7 +333,7 @@ std::string Labels::EdgeItem(const Item& item) const {
                       ", style=\"", elsewhere ? "dashed" : "filled", "\", fillcolor=\"",
                       item.kind == ItemKind::kInput ? "#E3F2FD" : "#FFEBEE", "\", color=\"", kQuiet,
                       "\", margin=\"0.08,0.04\"", Attribute("kind", QuotedText(Name(item.kind))),
-                      Attribute("tooltip", QuotedText(absl::StrCat(title, " ", shape))));
+                      Attribute("tooltip", ShownText(absl::StrCat(title, " ", shape))));
 }
 
 std::string Labels::Node(ItemId id) const {
@@ -341,15 +341,9 @@ std::string Labels::Node(ItemId id) const {
   const std::string own = absl::StrCat("id=\"n", id, "\", ");
   if (item.kind != ItemKind::kOp && item.kind != ItemKind::kGroup) return own + EdgeItem(item);
   const Totals& t = item.totals;
-  const bool forward = item.phase == Phase::kForward && !item.rerun;
   std::string label = OpTable(id);
   if (label.size() > kMaxLabel) label = absl::StrCat("<<B>n", id, "</B>>");
-  std::string text = absl::StrCat(own, "label=", label, ", group=\"",
-                                  forward            ? "fwd"
-                                  : item.weight_grad ? "dw"
-                                  : item.rerun       ? "again"
-                                                     : "bwd",
-                                  "\"");
+  std::string text = absl::StrCat(own, "label=", label);
   const tally::Node& node = g_.nodes[item.node];
   const std::string op = item.kind == ItemKind::kGroup ? item.title : node.op->name;
   const char* phase = item.rerun ? "recompute" : tally::Name(item.phase);
@@ -370,7 +364,7 @@ std::string Labels::Node(ItemId id) const {
     const char* kNames[] = {"", "transient", "retained", "dropped"};
     absl::StrAppend(&text, Attribute("plan", QuotedText(kNames[static_cast<int>(item.retention)])));
   }
-  return absl::StrCat(text, Attribute("tooltip", QuotedText(Tooltip(id))));
+  return absl::StrCat(text, Attribute("tooltip", ShownText(Tooltip(id))));
 }
 
 std::string Labels::Cluster(ScopeId scope) const {

@@ -13,18 +13,28 @@ constexpr size_t kMaxReduced = 4096;
 constexpr size_t kMaxSources = 4;  // of one hidden value
 constexpr int kMaxViaOps = 3;
 
+bool IsData(const Graph& graph, const Value& value) {
+  const Origin origin = graph.storages[value.storage].origin;
+  return value.producer == kNone && origin != Origin::kParameter &&
+         origin != Origin::kOptimizerState;
+}
+
 }  // namespace
 
 Sources::Sources(const FlowArgs& args)
     : a_(args), g_(args.account.graph), by_value_(g_.values.size()), vias_(1) {
   rank_.assign(g_.nodes.size(), kNone);
-  if (args.options.matmul_only) {
-    const size_t count = std::count(args.visible.begin(), args.visible.end(), true);
-    if (count <= kMaxReduced) ancestors_.reserve(count);
-  }
-  const bool reduce = ancestors_.capacity() > 0;
+  input_rank_.assign(g_.values.size(), kNone);
+  size_t count = std::count(args.visible.begin(), args.visible.end(), true);
+  for (const Value& value : g_.values) count += IsData(g_, value);
+  words_ = count / 64 + 1;
+  const bool reduce = args.options.matmul_only && count <= kMaxReduced;
   for (size_t v = 0; v < g_.values.size(); ++v) {
-    if (g_.values[v].producer == kNone) by_value_[v] = {{kNone, static_cast<ValueId>(v), 0}};
+    if (g_.values[v].producer != kNone) continue;
+    by_value_[v] = {{kNone, static_cast<ValueId>(v), 0}};
+    if (!reduce || !IsData(g_, g_.values[v])) continue;
+    input_rank_[v] = static_cast<int32_t>(ancestors_.size());
+    ancestors_.emplace_back(words_, 0);
   }
   for (NodeId n = 0; n < static_cast<NodeId>(g_.nodes.size()); ++n) {
     if (a_.visible[n] || !a_.shown[n]) {
@@ -75,10 +85,9 @@ void Sources::Reduce(absl::InlinedVector<Source, 1>& list) const {
     bool redundant = kept.size() >= kMaxSources;
     for (const Source& k : kept) {
       redundant |= s.node == k.node && s.input == k.input;
-      if (s.node == kNone || k.node == kNone || rank_[s.node] == kNone || rank_[k.node] == kNone)
-        continue;
-      const int32_t r = rank_[s.node];
-      redundant |= (ancestors_[rank_[k.node]][r / 64] >> (r % 64) & 1) != 0;
+      const int32_t r = Rank(s), of = Rank(k);
+      if (r == kNone || of == kNone) continue;
+      redundant |= (ancestors_[of][r / 64] >> (r % 64) & 1) != 0;
     }
     if (!redundant) kept.push_back(s);
   }
@@ -87,13 +96,13 @@ void Sources::Reduce(absl::InlinedVector<Source, 1>& list) const {
 
 void Sources::NoteAncestors(NodeId n) {
   rank_[n] = static_cast<int32_t>(ancestors_.size());
-  std::vector<uint64_t> bits(ancestors_.capacity() / 64 + 1, 0);
+  std::vector<uint64_t> bits(words_, 0);
   for (ValueId v : g_.in(g_.nodes[n])) {
     for (const Source& s : by_value_[v]) {
-      if (s.node == kNone || rank_[s.node] == kNone) continue;
-      const std::vector<uint64_t>& more = ancestors_[rank_[s.node]];
-      for (size_t i = 0; i < more.size(); ++i) bits[i] |= more[i];
-      bits[rank_[s.node] / 64] |= uint64_t{1} << (rank_[s.node] % 64);
+      const int32_t rank = Rank(s);
+      if (rank == kNone) continue;
+      for (size_t i = 0; i < words_; ++i) bits[i] |= ancestors_[rank][i];
+      bits[rank / 64] |= uint64_t{1} << (rank % 64);
     }
   }
   ancestors_.push_back(std::move(bits));

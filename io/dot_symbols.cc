@@ -61,12 +61,11 @@ void SizeNames::BindTables() {
     if (!Is(node, "gather_rows") || node.num_in < 2 || node.phase != Phase::kForward) continue;
     const Shape& table = g_.values[g_.in(node)[0]].spec.shape;
     if (table.rank() != 2) continue;
-    const bool first = SizeOf("V") == 0;
     Bind("d", table[1], "width", true);
-    if (first) {
-      Bind("V", table[0], "vocabulary", true);
+    if (g_.values[g_.in(node)[1]].spec.rank() < 2) {
+      if (table[0] != SizeOf("T")) Bind("C", table[0], "context", true);
     } else {
-      Bind("C", table[0], "context", true);
+      Bind("V", table[0], "vocabulary", true);
     }
   }
 }
@@ -136,7 +135,7 @@ std::string SizeNames::Rows(int64_t size) const {
   return "";
 }
 
-std::string SizeNames::Dim(const Shape& shape, int axis, bool weight) const {
+std::string SizeNames::Dim(const Shape& shape, int axis, bool weight, bool number) const {
   const int64_t size = shape[axis];
   const int rank = shape.rank();
   const int64_t b = SizeOf("B"), t = SizeOf("T");
@@ -151,8 +150,9 @@ std::string SizeNames::Dim(const Shape& shape, int axis, bool weight) const {
   } else if (axis == 0 && rank == 2 && t > 0 && size == b * t) {
     text = "B·T";
   } else if (axis == rank - 1) {
-    const bool square = rank >= 3 && shape[-2] == size && size == t;
-    text = square ? "T" : Width(size);
+    // Ids count positions; so do scores.
+    const bool square = rank >= 3 && shape[-2] == size;
+    text = size == t && (square || !number) ? "T" : Width(size);
     if (text.empty()) text = Rows(size);
   } else {
     text = rank >= 3 && size == t ? "T" : Rows(size);
@@ -164,7 +164,7 @@ std::string SizeNames::Dim(const Shape& shape, int axis, bool weight) const {
 std::string SizeNames::Spec(const TensorSpec& spec, bool weight) const {
   std::string text = absl::StrCat(Name(spec.dtype), "[");
   for (int i = 0; i < spec.rank(); ++i) {
-    absl::StrAppend(&text, i == 0 ? "" : ",", Dim(spec.shape, i, weight));
+    absl::StrAppend(&text, i == 0 ? "" : ",", Dim(spec.shape, i, weight, IsFloat(spec.dtype)));
   }
   return text + "]";
 }

@@ -39,7 +39,7 @@ class SizeNames {
   int64_t SizeOf(const char* letter) const;
   std::string Width(int64_t size) const;  // "" when it has no letter
   std::string Rows(int64_t size) const;
-  std::string Dim(const Shape& shape, int axis, bool weight) const;
+  std::string Dim(const Shape& shape, int axis, bool weight, bool number = true) const;
 
   const Graph& g_;
   std::vector<Letter> letters_;

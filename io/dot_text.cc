@@ -24,9 +24,21 @@ std::string Scaled(Count value, const char* unit) {
   return absl::StrFormat("%.*f %s%s", decimals, scaled, kPrefixes[prefix], unit);
 }
 
-}  // namespace
+// A zero-width space between a backslash and a letter that dot would substitute with it.
+std::string Unsubstituted(absl::string_view text) {
+  std::string out;
+  for (size_t i = 0; i < text.size(); ++i) {
+    out += text[i];
+    if (text[i] == '\\' && i + 1 < text.size() &&
+        absl::string_view("NGETHLnlr").find(text[i + 1]) != absl::string_view::npos) {
+      out += "\u200b";
+    }
+  }
+  return out;
+}
 
-std::string QuotedText(absl::string_view text, size_t max_bytes) {
+std::string Quote(absl::string_view text, size_t max_bytes, const char* backslash,
+                  const char* quote, const char* ampersand) {
   std::string out = "\"";
   while (!text.empty()) {
     const CodePoint c = FirstCodePoint(text);
@@ -38,25 +50,35 @@ std::string QuotedText(absl::string_view text, size_t max_bytes) {
     }
     if (c.point == '\n') {
       out += "\\n";
-    } else if (c.point == '"') {
-      out += "\\\"";
-    } else if (c.point == '\\') {
-      out += "\\\\";
-    } else if (IsUnsafeCodePoint(c.point)) {
-      for (const char x : SanitizeForTerminal(raw)) {
-        if (x == '\\') out += '\\';
+      continue;
+    }
+    for (const char x : SanitizeForTerminal(raw)) {
+      if (x == '\\') {
+        out += backslash;
+      } else if (x == '"') {
+        out += quote;
+      } else if (x == '&') {
+        out += ampersand;
+      } else {
         out += x;
       }
-    } else {
-      AppendUtf8(c.point, out);
     }
   }
   return out + '"';
 }
 
+}  // namespace
+
+std::string QuotedText(absl::string_view text, size_t max_bytes) {
+  return Quote(text, max_bytes, "\\\\", "\\\"", "&");
+}
+std::string ShownText(absl::string_view text, size_t max_bytes) {
+  return Quote(Unsubstituted(text), max_bytes, "\\\\", "&quot;", "&amp;");
+}
+
 std::string HtmlText(absl::string_view text) {
   std::string out;
-  for (const char c : SanitizeForTerminal(text)) {
+  for (const char c : Unsubstituted(SanitizeForTerminal(text))) {
     switch (c) {
       case '&':
         out += "&amp;";

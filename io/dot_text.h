@@ -14,11 +14,17 @@ inline constexpr size_t kMaxName = 60;        // code points of a name in a labe
 inline constexpr size_t kMaxTooltip = 4'000;  // bytes
 inline constexpr size_t kMaxLabel = 15'000;   // bytes
 
-// Between double quotes. A backslash is doubled, for dot would take \N, \G, ... as substitutions;
-// '\n' stays a line break; other controls become visible text, invalid UTF-8 U+FFFD.
+// For attributes that programs read, between double quotes: `"` and `\` escaped; '\n' stays a line
+// break; other controls become visible text, invalid UTF-8 U+FFFD.
 std::string QuotedText(absl::string_view text, size_t max_bytes = kMaxTooltip);
 
-// For HTML-like labels: controls made visible, & < > " as entities.
+// For tooltips and labels, between double quotes. A backslash is an entity, for dot replaces \N,
+// \G,
+// ... by names, in tooltips even where the backslash is doubled.
+std::string ShownText(absl::string_view text, size_t max_bytes = kMaxTooltip);
+
+// For HTML-like labels: controls made visible, & < > " as entities; backslashes as in
+// ShownText.
 std::string HtmlText(absl::string_view text);
 
 // A name shortened in its middle to kMaxName code points, controls made visible.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -27,6 +28,7 @@ class Emitter {
     absl::StrAppend(&out_, "  node [", kFont, ", fontsize=10, shape=plain];\n  edge [", kFont,
                     ", fontsize=9, arrowsize=0.6, color=\"#37474F\"];\n");
     PlaceItems();
+    Columns();
     Scopes();
     Legend();
     Edges();
@@ -44,6 +46,10 @@ class Emitter {
   // Items of each scope, and the scopes that hold any, as a tree.
   void PlaceItems() {
     const std::vector<int> depth = ScopeDepths(g_);
+    anchored_.assign(d_.items.size(), false);
+    for (const Link& link : d_.links) {
+      if (link.layout) anchored_[link.from] = anchored_[link.to] = true;
+    }
     items_.resize(g_.scopes.size());
     children_.resize(g_.scopes.size());
     std::vector<bool> known(g_.scopes.size(), false);
@@ -56,6 +62,23 @@ class Emitter {
         children_[g_.scopes[scope].parent].push_back(scope);
       }
     }
+  }
+
+  // A mirrored picture has as many crossings: in which order dot first hears of the nodes decides
+  // which column is left.
+  void Columns() {
+    out_ += " ";
+    const auto forward = [&](ItemId i) {
+      return d_.items[i].phase == Phase::kForward && !d_.items[i].rerun;
+    };
+    const ItemId count = static_cast<ItemId>(d_.items.size());
+    for (ItemId i = 0; i < count; ++i) {
+      if (forward(i)) absl::StrAppend(&out_, " n", i, ";");
+    }
+    for (ItemId i = count; i-- > 0;) {
+      if (!forward(i)) absl::StrAppend(&out_, " n", i, ";");
+    }
+    out_ += "\n";
   }
 
   // Depth first, with a stack of its own. A negative entry closes a cluster.
@@ -88,31 +111,38 @@ class Emitter {
     const bool folded = labels_.Folded(scope);
     absl::StrAppend(&out_, indent, "subgraph cluster_", clusters_++, " {\n", indent, "  label=<",
                     labels_.Cluster(scope), ">;\n", indent,
-                    "  tooltip=", QuotedText(g_.ScopePath(scope)), ";\n", indent,
-                    "  labeljust=l;\n", indent, "  style=\"rounded", folded ? ",bold" : "", "\";\n",
-                    indent, "  color=\"", folded ? "#455A64" : "#B0BEC5", "\";\n", indent,
+                    "  tooltip=", ShownText(g_.ScopePath(scope)), ";\n", indent, "  labeljust=l;\n",
+                    indent, "  style=\"rounded", folded ? ",bold" : "", "\";\n", indent,
+                    "  color=\"", folded ? "#455A64" : "#B0BEC5", "\";\n", indent,
                     "  penwidth=", folded ? "2.5" : "1", ";\n");
   }
 
-  // A forward item stands beside what serves it first.
+  // A forward item stands beside its second run and the first that serves it. No `group`: dot
+  // breaks down on two of one group in a rank.
   void Ranks(ScopeId scope, int level) {
-    std::map<ItemId, std::vector<ItemId>> rows;
+    std::map<ItemId, std::vector<ItemId>> served;
     for (ItemId i : items_[scope]) {
-      const Item& item = d_.items[i];
-      if (item.serves == kNone || d_.items[item.serves].scope != item.scope) continue;
-      std::vector<ItemId>& row = rows[item.serves];
-      const auto same = [&](ItemId other) { return d_.items[other].rerun == item.rerun; };
-      const auto other = std::find_if(row.begin(), row.end(), same);
-      if (other == row.end()) {
-        row.push_back(i);
-      } else if (d_.items[*other].weight_grad && !item.weight_grad) {
-        *other = i;
-      }
+      const ItemId forward = d_.items[i].serves;
+      if (forward != kNone && d_.items[forward].scope == d_.items[i].scope)
+        served[forward].push_back(i);
     }
-    for (const auto& [forward, row] : rows) {
-      absl::StrAppend(&out_, std::string(2 * level, ' '), "{ rank=same; n", forward, ";");
+    for (const auto& [forward, items] : served) {
+      std::vector<ItemId> row = {forward};
+      ItemId primary = kNone;
+      for (ItemId i : items) {
+        if (d_.items[i].rerun) row.push_back(i);
+        if (d_.items[i].rerun) continue;
+        if (primary == kNone || (d_.items[primary].weight_grad && !d_.items[i].weight_grad))
+          primary = i;
+      }
+      if (primary != kNone) row.push_back(primary);
+      for (ItemId i : items) {  // nothing else would hold it here
+        if (i != primary && !d_.items[i].rerun && !anchored_[i]) row.push_back(i);
+      }
+      absl::StrAppend(&out_, std::string(2 * level, ' '), "{ rank=same;");
       for (ItemId i : row) absl::StrAppend(&out_, " n", i, ";");
       out_ += " }\n";
+      for (size_t i = 0; i + 1 < row.size(); ++i) order_.push_back({row[i], row[i + 1]});
     }
   }
 
@@ -125,6 +155,16 @@ class Emitter {
   }
 
   void Edges() {
+    // Two flat edges side by side are more than dot can route: a rung orders its ends already.
+    std::set<std::pair<ItemId, ItemId>> linked;
+    for (const Link& link : d_.links) {
+      if (link.kind != LinkKind::kSaved || link.value != kNone)
+        linked.insert({std::min(link.from, link.to), std::max(link.from, link.to)});
+    }
+    for (const auto& [left, right] : order_) {
+      if (linked.count({std::min(left, right), std::max(left, right)}) != 0) continue;
+      absl::StrAppend(&out_, "  n", left, " -> n", right, " [style=invis];\n");
+    }
     for (const Link& link : d_.links) {
       switch (link.kind) {
         case LinkKind::kForward:
@@ -156,13 +196,13 @@ class Emitter {
     if (upwards) parts.push_back("dir=back");
     if (*look != 0) parts.push_back(look);
     if (!link.layout) parts.push_back("constraint=false");
-    if (!link.label.empty()) parts.push_back(absl::StrCat("label=", QuotedText(link.label)));
+    if (!link.label.empty()) parts.push_back(absl::StrCat("label=", ShownText(link.label)));
     if (link.kind == LinkKind::kForward && link.layout) parts.push_back("weight=4");
     if (link.kind == LinkKind::kGradient && link.layout) parts.push_back("weight=2");
     if (link.value != kNone) {
       parts.push_back(absl::StrCat(
           "tooltip=",
-          QuotedText(absl::StrCat("%", link.value, " ", g_.values[link.value].spec.ToString()))));
+          ShownText(absl::StrCat("%", link.value, " ", g_.values[link.value].spec.ToString()))));
     }
     absl::StrAppend(&out_, "  n", tail, " -> n", head);
     if (!parts.empty()) {
@@ -175,15 +215,12 @@ class Emitter {
   }
 
   void Rung(const Link& link) {
+    if (link.value == kNone) return;
     absl::StrAppend(&out_, "  n", link.from, " -> n", link.to, " [constraint=false, ");
-    if (link.value == kNone) {
-      absl::StrAppend(&out_, "style=invis];\n");
-      return;
-    }
     const std::string label = link.bytes > 0 ? ShortBytes(link.bytes) : std::string("kept above");
     absl::StrAppend(&out_,
                     "style=dotted, color=\"#C62828\", fontcolor=\"#C62828\", penwidth=1.5, label=",
-                    QuotedText(label), ", saved_bytes=\"", ToDecimal(link.bytes), "\"];\n");
+                    ShownText(label), ", kept_bytes=\"", ToDecimal(link.bytes), "\"];\n");
   }
 
   const Graph& g_;
@@ -192,6 +229,8 @@ class Emitter {
   const Labels& labels_;
   std::vector<std::vector<ItemId>> items_;
   std::vector<std::vector<ScopeId>> children_;
+  std::vector<bool> anchored_;                    // has a layout edge
+  std::vector<std::pair<ItemId, ItemId>> order_;  // neighbours in a rank, left to right
   int clusters_ = 0;
   std::string out_;
 };
