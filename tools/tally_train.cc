@@ -2,6 +2,7 @@
 #include <omp.h>
 
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <memory>
 
@@ -10,6 +11,7 @@
 #include "tally/analysis/cost_report.h"
 #include "tally/analysis/memory.h"
 #include "tally/analysis/residuals.h"
+#include "tally/io/atomic_file.h"
 #include "tally/io/model_config.h"
 #include "tally/io/model_file.h"
 #include "tally/io/text.h"
@@ -36,7 +38,8 @@ Flags MakeFlags(Options& o) {
   Flags flags(
       "tally-train [TEXT] [flags]",
       "Trains a GPT byte by byte on TEXT (default: this project's own text) and writes the\n"
-      "model with the graph of its last step.");
+      "model with the graph of its last step. Exit: 0 ok, 1 the loss is no finite number any\n"
+      "more, 2 usage, 3 unreadable input, 5 internal or out of memory.");
   flags.Group("Model");
   flags.Integer("width", &o.model.width, 1, 1 << 16, "model width d");
   flags.Integer("layers", &o.model.layers, 1, 1000, "blocks");
@@ -69,6 +72,16 @@ Flags MakeFlags(Options& o) {
 int Fail(int code, const absl::Status& status) {
   std::fprintf(stderr, "tally-train: %s\n", std::string(status.message()).c_str());
   return code;
+}
+
+// Whether the model can be written, asked before hours of training and not after. An AtomicFile
+// that is not committed leaves nothing behind.
+absl::Status CheckOut(const std::string& out) {
+  if (out.empty()) return absl::InvalidArgumentError("--out wants a value");
+  if (out == "-") {
+    return absl::InvalidArgumentError("--out wants a file; a model is not printed to stdout");
+  }
+  return AtomicFile::Create(out).status();
 }
 
 double Seconds() {
@@ -158,6 +171,11 @@ absl::Status Trainer::Run() {
   int64_t since = 0;
   for (int64_t step = 0; step < o_.steps; ++step) {
     Step(step, *optimizer);
+    if (!std::isfinite(loss_)) {
+      return absl::OutOfRangeError(
+          absl::StrCat("step ", step, ": the loss is no finite number any more; a smaller --lr or ",
+                       "--clip may keep it so; ", o_.out, " was not written"));
+    }
     ++since;
     if ((step % o_.every == 0 || step + 1 == o_.steps) && !o_.quiet) {
       const double now = Seconds();
@@ -209,6 +227,7 @@ int Main(int argc, const char* const* argv) {
   if (!args.ok()) return Fail(2, args.status());
   if (options.help) return std::fputs(flags.Help().c_str(), stdout), 0;
   if (options.version) return std::puts("tally-train " TALLY_VERSION), 0;
+  if (absl::Status s = CheckOut(options.out); !s.ok()) return Fail(2, s);
   if (args->size() > 1) {
     return Fail(2, absl::InvalidArgumentError(
                        absl::StrCat("one TEXT is enough; got also '", (*args)[1], "'")));
@@ -227,7 +246,9 @@ int Main(int argc, const char* const* argv) {
   if (options.threads > 0) omp_set_num_threads(static_cast<int>(options.threads));
   try {
     Trainer trainer(options, std::move(text));
-    if (absl::Status s = trainer.Run(); !s.ok()) return Fail(3, s);
+    if (absl::Status s = trainer.Run(); !s.ok()) {
+      return Fail(s.code() == absl::StatusCode::kOutOfRange ? 1 : 3, s);
+    }
   } catch (const Error& e) {
     return Fail(e.status().code() == absl::StatusCode::kInvalidArgument ? 2 : 5, e.status());
   }

@@ -67,6 +67,26 @@ TEST(TallyTrain, MeasuresThePeakItPredicted) {
   }
 }
 
+TEST(TallyTrain, RefusesAnOutputThatCannotBeWrittenBeforeItTrains) {
+  for (const std::string& out : {std::string("-"), std::string(), testing::TempDir(),
+                                 Temp("no_such_folder") + "/model.bin"}) {
+    const Outcome run = Train(absl::StrCat(kSmall, "--out='", out, "'"));
+    EXPECT_EQ(run.code, 2) << out << ": " << run.out;
+    EXPECT_THAT(run.out, Not(HasSubstr("loss"))) << out;
+  }
+}
+
+TEST(TallyTrain, StopsWhenTheLossIsNoNumber) {
+  const std::string path = Temp("diverged.bin");
+  const Outcome run =
+      Train(absl::StrCat("--steps=50 --width=16 --layers=1 --heads=2 --context=16 --batch=2 "
+                         "--lr=1e6 --clip=0 --out=",
+                         path));
+  EXPECT_EQ(run.code, 1) << run.out;
+  EXPECT_THAT(run.out, HasSubstr("the loss is no finite number any more"));
+  EXPECT_FALSE(std::filesystem::exists(path));
+}
+
 TEST(TallyTrain, WritesAModelWhoseGraphVerifies) {
   const std::string path = Temp("model.bin");
   ASSERT_EQ(Train(kSmall + ("--out=" + path)).code, 0);
@@ -100,11 +120,11 @@ TEST(TallyTrain, LearnsARepeatingText) {
     for (int i = 0; i < 200; ++i) s += "abcdefgh";
     return s;
   }();
-  const Outcome run =
-      Train(text +
-            " --threads=1 --steps=150 --width=32 --layers=1 --heads=2 --context=16 --batch=8 --lr=1e-2 "
-            "--quiet --out=" +
-            Temp("learn.bin"));
+  const Outcome run = Train(
+      text +
+      " --threads=1 --steps=150 --width=32 --layers=1 --heads=2 --context=16 --batch=8 --lr=1e-2 "
+      "--quiet --out=" +
+      Temp("learn.bin"));
   ASSERT_EQ(run.code, 0) << run.out;
   const size_t at = run.out.find("final loss ");
   ASSERT_NE(at, std::string::npos) << run.out;
@@ -128,7 +148,7 @@ TEST(TallyTrain, SaysWhatIsWrongWithItsInput) {
       {"/", 3, "is not a regular file"},
       {empty, 3, "is empty"},
       {"a b", 2, "one TEXT is enough"},
-      {std::string(kSmall) + "--out=/no/such/folder/model.bin", 3, "/no/such/folder"},
+      {std::string(kSmall) + "--out=/no/such/folder/model.bin", 2, "/no/such/folder"},
   };
   for (const auto& c : cases) {
     const Outcome run = Train(c.arguments);
