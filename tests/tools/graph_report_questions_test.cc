@@ -1,4 +1,7 @@
 // What graph-report answers: --explain, --assert, --diff, and lists.
+#include <algorithm>
+
+#include "absl/strings/str_split.h"
 #include "tally/tests/tools/graph_report_run.h"
 
 namespace tally {
@@ -53,6 +56,29 @@ TEST_F(GraphReportAnswers, ExplainsPeaksOfPlansThatRecompute) {
     EXPECT_EQ(run.code, 0) << run.err;
     EXPECT_THAT(run.out, HasSubstr("sum of the parts"));
   }
+}
+
+TEST_F(GraphReportAnswers, KeepsExplanationsInTheirWidth) {
+  for (const char* key :
+       {"flops.optimizer.other", "flops.model", "run.phase", "memory.gradients"}) {
+    const Outcome run =
+        Run(absl::StrCat("gpt2:layers=9,vocab=100,width=64,heads=2 --explain=", key));
+    for (absl::string_view line : absl::StrSplit(run.out, '\n')) {
+      const auto columns =
+          std::count_if(line.begin(), line.end(), [](char c) { return (c & 0xC0) != 0x80; });
+      EXPECT_LE(columns, 100) << line;
+    }
+  }
+}
+
+TEST_F(GraphReportAnswers, HasNoReasonWhereNothingIsMissing) {
+  const Outcome run = Run("mlp:4,5,3 --explain=proof.parameters.layers.1.weight.reason");
+  EXPECT_THAT(run.out, HasSubstr("layers.1.weight.reason = none\n"));
+}
+
+TEST_F(GraphReportAnswers, NamesTheOptimizerOfARecordedGraphAsItsFlagDoes) {
+  ASSERT_EQ(Run("mlp:4,3 --optimizer=adamw --quiet --graph=step.json").code, 0);
+  EXPECT_EQ(ReportOf("step.json").Find("run")->Find("optimizer")->string(), "adamw");
 }
 
 TEST_F(GraphReportAnswers, SuggestsTheNearestKey) {

@@ -5,7 +5,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "tally/io/summary.h"
+#include "tally/io/table.h"
 #include "tally/io/text.h"
 #include "tally/tensor/check.h"
 #include "tally/tools/graph_report/explain.h"
@@ -91,6 +94,15 @@ void AddGroups(const std::vector<Group>& groups, std::string& text) {
   }
 }
 
+// Line by line within the width of a report.
+std::string WrapLines(const std::string& text) {
+  std::string out;
+  for (absl::string_view line : absl::StrSplit(absl::StripSuffix(text, "\n"), '\n')) {
+    absl::StrAppend(&out, absl::StripSuffix(Wrapped(line), "\n"), "\n");
+  }
+  return out;
+}
+
 std::string ListBelow(const Json& json, const std::string& path) {
   std::string text = absl::StrCat(path, " has\n");
   for (const auto& [key, value] : AllKeys(json)) {
@@ -100,10 +112,8 @@ std::string ListBelow(const Json& json, const std::string& path) {
   return text;
 }
 
-}  // namespace
-
-absl::StatusOr<std::string> ExplainText(const Report& report, const Json& json,
-                                        const std::string& text) {
+absl::StatusOr<std::string> Explained(const Report& report, const Json& json,
+                                      const std::string& text) {
   TALLY_ASSIGN_OR_RETURN(ReportKey key, FindKey(json, text));
   const Json* flops = key.value->Find("flops");
   const bool term = flops != nullptr && key.parts.size() > 1 && key.parts[0] != "model";
@@ -136,6 +146,14 @@ absl::StatusOr<std::string> ExplainText(const Report& report, const Json& json,
   }
   absl::StrAppend(&out, "  sum of the parts: ", ToGrouped(sum), "\n");
   return out;
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> ExplainText(const Report& report, const Json& json,
+                                        const std::string& text) {
+  TALLY_ASSIGN_OR_RETURN(const std::string out, Explained(report, json, text));
+  return WrapLines(out);
 }
 
 }  // namespace tally

@@ -124,7 +124,7 @@ std::string ValueText(const Json& value) {
   if (value.ToCount(&count)) return ToGrouped(count);
   switch (value.kind()) {
     case Json::Kind::kNull:
-      return "not known";
+      return "none";
     case Json::Kind::kBool:
       return value.boolean() ? "true" : "false";
     case Json::Kind::kDouble:

@@ -29,7 +29,7 @@ absl::StatusOr<ReportKey> FindKey(const Json& report, absl::string_view key);
 // Every key that has a figure or a text, in the order of the report.
 std::vector<std::pair<std::string, const Json*>> AllKeys(const Json& report);
 
-// "874,944,921,600", "0.6667", "true", "f32", "not known".
+// "874,944,921,600", "0.6667", "true", "f32", "none".
 std::string ValueText(const Json& value);
 
 }  // namespace tally

@@ -9,6 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 #include "tally/io/model_config.h"
 #include "tally/io/model_file.h"
 #include "tally/io/text.h"
@@ -80,12 +81,13 @@ absl::StatusOr<LoadedModel> TraceFamily(const FamilyConfig& family, const TraceO
   return loaded;
 }
 
-// The names of the ops that update: what is known of an optimizer from its graph alone.
+// The names of the ops that update, without the underscore that says so: what is known of an
+// optimizer from its graph alone.
 std::string RecordedOptimizer(const Graph& graph) {
   std::set<std::string> ops;
   for (const Node& node : graph.nodes) {
     if (node.phase == Phase::kOptimizer && node.op->kind == OpKind::kUpdate)
-      ops.insert(node.op->name);
+      ops.insert(std::string(absl::StripSuffix(node.op->name, "_")));
   }
   return absl::StrJoin(ops, ", ");
 }
