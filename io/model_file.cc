@@ -70,6 +70,12 @@ absl::StatusOr<ModelFile> FromSafetensors(SafetensorsFile file) {
   return model;
 }
 
+bool SchemaIs(const Json& json, absl::string_view prefix) {
+  const Json* schema = json.Find("schema");
+  return schema != nullptr && schema->is(Json::Kind::kString) &&
+         absl::StartsWith(schema->string(), prefix);
+}
+
 absl::StatusOr<ModelFile> FromJson(const ByteReader& reader) {
   TALLY_ASSIGN_OR_RETURN(const std::string text, reader.ReadString(0, reader.size()));
   absl::StatusOr<Json> json = ParseJson(text);
@@ -77,11 +83,11 @@ absl::StatusOr<ModelFile> FromJson(const ByteReader& reader) {
     return absl::Status(json.status().code(),
                         absl::StrCat(reader.name(), ": ", json.status().message()));
   }
-  const Json* schema = json->Find("schema");
-  if (schema == nullptr || !schema->is(Json::Kind::kString) ||
-      !absl::StartsWith(schema->string(), "tally.graph/")) {
+  if (!SchemaIs(*json, "tally.graph/")) {
     const char* what = json->Find("weight_map") != nullptr   ? "is the index of a sharded model"
                        : json->Find("model_type") != nullptr ? "is the config.json of a model"
+                       : SchemaIs(*json, "tally.report/")    ? "is a report of tally, for --diff"
+                       : SchemaIs(*json, "tally.proof/")     ? "is the proof of a graph, beside it"
                                                              : "is JSON, but no tally graph";
     return absl::UnimplementedError(
         absl::StrCat(reader.name(), ": ", what, "; a graph has \"schema\": \"tally.graph/1\""));

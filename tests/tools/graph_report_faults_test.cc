@@ -49,6 +49,28 @@ TEST_F(GraphReportFaults, RefusesAbsurdFlags) {
   }
 }
 
+TEST_F(GraphReportFaults, RefusesTwoOutputsInOneFile) {
+  const Outcome run = Run("mlp:4,3 --json=same.json --graph=./same.json");
+  EXPECT_EQ(run.code, 2);
+  EXPECT_THAT(run.err, HasSubstr("--json and --graph name the same file"));
+  EXPECT_FALSE(fs::exists(Path("same.json")));
+}
+
+TEST_F(GraphReportFaults, SaysWhichOfItsOwnFilesIsNoModel) {
+  ASSERT_EQ(Run("mlp:4,3 --quiet --out=step").code, 0);
+  const Outcome report = Run("step/report.json"), proof = Run("step/proof.json");
+  EXPECT_EQ(report.code, 4);
+  EXPECT_THAT(report.err, HasSubstr("is a report of tally, for --diff"));
+  EXPECT_EQ(proof.code, 4);
+  EXPECT_THAT(proof.err, HasSubstr("is the proof of a graph"));
+}
+
+TEST_F(GraphReportFaults, TakesMinusHForHelp) {
+  const Outcome run = Run("-h");
+  EXPECT_EQ(run.code, 0) << run.err;
+  EXPECT_EQ(run.out, Run("--help").out);
+}
+
 TEST_F(GraphReportFaults, SuggestsABuiltInModelForAnUnknownName) {
   const Outcome run = Run("gtp2");
   EXPECT_EQ(run.code, 3);

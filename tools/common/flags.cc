@@ -194,7 +194,7 @@ absl::StatusOr<std::vector<std::string>> Flags::Parse(int argc, const char* cons
       only_positional = true;
       continue;
     }
-    absl::string_view name = arg.substr(arg[1] == '-' ? 2 : 1);
+    absl::string_view name = arg == "-h" ? "help" : arg.substr(arg[1] == '-' ? 2 : 1);
     const size_t equals = name.find('=');
     const bool has_value = equals != absl::string_view::npos;
     std::string value(has_value ? name.substr(equals + 1) : absl::string_view());

@@ -1,6 +1,8 @@
 #include "tally/tools/graph_report/options.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <map>
 #include <regex>
 
 #include "absl/strings/match.h"
@@ -121,6 +123,26 @@ void SetRun(const Flags& flags, const Raw& raw, ReportOptions& o) {
   }
 }
 
+// Two flags that name one file: the second would overwrite the first.
+absl::Status CheckApart(const ReportOptions& o) {
+  const std::pair<const char*, const std::string*> files[] = {
+      {"dot", &o.dot}, {"json", &o.json}, {"csv", &o.csv}, {"graph", &o.graph}};
+  std::map<std::string, std::string> taken;
+  for (const auto& [name, value] : files) {
+    if (value->empty() || *value == "-") continue;
+    std::error_code error;
+    std::string path =
+        std::filesystem::weakly_canonical(std::filesystem::absolute(*value, error), error).string();
+    if (error) path = *value;
+    const auto [it, added] = taken.try_emplace(path, name);
+    if (!added) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--", it->second, " and --", name, " name the same file ", Quoted(*value)));
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckOutputs(const Flags& flags, const ReportOptions& o) {
   const std::pair<const char*, const std::string*> named[] = {
       {"out", &o.out},     {"dot", &o.dot},         {"json", &o.json}, {"csv", &o.csv},
@@ -134,6 +156,7 @@ absl::Status CheckOutputs(const Flags& flags, const ReportOptions& o) {
   if (o.out == "-") return absl::InvalidArgumentError("--out wants a folder; --json=- prints");
   if (to_stdout > 1)
     return absl::InvalidArgumentError("only one of --dot --json --csv --graph can be '-'");
+  TALLY_RETURN_IF_ERROR(CheckApart(o));
   if (!o.explain.empty() && !o.diff.empty())
     return absl::InvalidArgumentError("--explain and --diff are two questions; ask one");
   if (o.to_stdout() && (!o.explain.empty() || !o.diff.empty())) {
