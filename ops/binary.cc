@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "tally/ops/apply.h"
@@ -205,15 +206,22 @@ double ValueOf(const GradArgs& g) { return g.As<ScalarAttrs>().value; }
 
 // ---- Gradient rules, by input. dy has the broadcast shape; the walk sums it down.
 
-Tensors PassDy(const GradArgs& g) { return {g.dy()}; }
-Tensors NegateDy(const GradArgs& g) { return {Neg(g.dy())}; }
+// A list of one. Moved in: an initialiser list would copy the handle, and its count is atomic.
+Tensors One(Tensor t) {
+  Tensors list;
+  list.push_back(std::move(t));
+  return list;
+}
 
-Tensors MulByB(const GradArgs& g) { return {Mul(g.dy(), g.in(1))}; }
-Tensors MulByA(const GradArgs& g) { return {Mul(g.dy(), g.in(0))}; }
-Tensors MulByValue(const GradArgs& g) { return {Mul(g.dy(), ValueOf(g))}; }
+Tensors PassDy(const GradArgs& g) { return One(g.dy()); }
+Tensors NegateDy(const GradArgs& g) { return One(Neg(g.dy())); }
 
-Tensors DivByB(const GradArgs& g) { return {Div(g.dy(), g.in(1))}; }
-Tensors DivByValue(const GradArgs& g) { return {Div(g.dy(), ValueOf(g))}; }
+Tensors MulByB(const GradArgs& g) { return One(Mul(g.dy(), g.in(1))); }
+Tensors MulByA(const GradArgs& g) { return One(Mul(g.dy(), g.in(0))); }
+Tensors MulByValue(const GradArgs& g) { return One(Mul(g.dy(), ValueOf(g))); }
+
+Tensors DivByB(const GradArgs& g) { return One(Div(g.dy(), g.in(1))); }
+Tensors DivByValue(const GradArgs& g) { return One(Div(g.dy(), ValueOf(g))); }
 // db = -dy a / b^2. Reads a, not y: a is never larger.
 Tensors DivRuleB(const GradArgs& g) {
   const Tensor &a = g.in(0), &b = g.in(1);
