@@ -36,27 +36,28 @@ absl::Status CheckSpecs(const OpCall& call, const char* names) {
   return absl::OkStatus();
 }
 
-template <typename Fn>
-void ForBlocks(int64_t n, const Fn& fn) {
+// Calls step(p, g, at, count) for pieces of the parameter and its gradient in the compute type, so
+// that one loop serves every dtype: in place where that is their own type, else in widened copies
+// whose parameters are rounded back once. `at` is where the piece begins.
+template <typename T, typename Fn>
+void ForPieces(T* p, const T* g, int64_t n, const Fn& step) {
+  using C = ComputeType<T>;
 #pragma omp parallel for schedule(static) if (n >= 2 * kBlock)
-  for (int64_t begin = 0; begin < n; begin += kBlock) fn(begin, std::min(kBlock, n - begin));
-}
-
-// Widened copies of a block, so that one loop serves every dtype.
-template <typename T, typename C>
-C* Widened(T* x, int64_t n, C* buffer) {
-  if constexpr (std::is_same_v<T, C>) {
-    return x;
-  } else {
-    for (int64_t i = 0; i < n; ++i) buffer[i] = Load(x[i]);
-    return buffer;
-  }
-}
-
-template <typename T, typename C>
-void Narrow(const C* buffer, int64_t n, T* x) {
-  if constexpr (!std::is_same_v<T, C>) {
-    for (int64_t i = 0; i < n; ++i) x[i] = Store<T>(buffer[i]);
+  for (int64_t begin = 0; begin < n; begin += kBlock) {
+    const int64_t end = std::min(begin + kBlock, n);
+    if constexpr (std::is_same_v<T, C>) {
+      step(p + begin, g + begin, begin, end - begin);
+    } else {
+      constexpr int64_t kPiece = 1024;
+      C wide_p[kPiece], wide_g[kPiece];
+      for (int64_t at = begin; at < end; at += kPiece) {
+        const int64_t count = std::min(kPiece, end - at);
+        for (int64_t i = 0; i < count; ++i) wide_p[i] = Load(p[at + i]);
+        for (int64_t i = 0; i < count; ++i) wide_g[i] = Load(g[at + i]);
+        step(wide_p, wide_g, at, count);
+        for (int64_t i = 0; i < count; ++i) p[at + i] = Store<T>(wide_p[i]);
+      }
+    }
   }
 }
 
@@ -97,22 +98,12 @@ absl::Status AdamWKernel(const KernelArgs& k) {
     const AdamWScalars<C> s{
         C(1 - a.lr * a.weight_decay), C(1 - a.beta1), C(a.beta2),     C(1 - a.beta2),
         C(1 / std::sqrt(bias2)),      C(a.eps),       C(a.lr / bias1)};
-    T* const p = k.Out<T>(0);
-    const T* const g = k.In<T>(1);
     C* const m = k.Out<C>(1);
     C* const v = k.Out<C>(2);
-    ForBlocks(k.out[0].numel(), [&](int64_t begin, int64_t n) {
-      constexpr int64_t kBuffer = std::is_same_v<T, C> ? 1 : 1024;
-      C p_buffer[kBuffer], g_buffer[kBuffer];
-      const int64_t piece = std::is_same_v<T, C> ? n : kBuffer;
-      for (int64_t i = begin; i < begin + n; i += piece) {
-        const int64_t count = std::min(piece, begin + n - i);
-        C* const pw = Widened(p + i, count, p_buffer);
-        const C* const gw = Widened(const_cast<T*>(g) + i, count, g_buffer);
-        AdamWBlock(pw, gw, m + i, v + i, count, s);
-        Narrow(pw, count, p + i);
-      }
-    });
+    ForPieces(k.Out<T>(0), k.In<T>(1), k.out[0].numel(),
+              [&](C* p, const C* g, int64_t at, int64_t count) {
+                AdamWBlock(p, g, m + at, v + at, count, s);
+              });
   });
   return absl::OkStatus();
 }
@@ -162,21 +153,11 @@ absl::Status SgdKernel(const KernelArgs& k) {
     using C = ComputeType<T>;
     const SgdScalars<C> s{C(a.lr),    C(a.momentum), C(1 - a.dampening), C(a.weight_decay),
                           a.nesterov, a.first,       has_buffer};
-    T* const p = k.Out<T>(0);
-    const T* const g = k.In<T>(1);
     C* const b = has_buffer ? k.Out<C>(1) : nullptr;
-    ForBlocks(k.out[0].numel(), [&](int64_t begin, int64_t n) {
-      constexpr int64_t kBuffer = std::is_same_v<T, C> ? 1 : 1024;
-      C p_buffer[kBuffer], g_buffer[kBuffer];
-      const int64_t piece = std::is_same_v<T, C> ? n : kBuffer;
-      for (int64_t i = begin; i < begin + n; i += piece) {
-        const int64_t count = std::min(piece, begin + n - i);
-        C* const pw = Widened(p + i, count, p_buffer);
-        const C* const gw = Widened(const_cast<T*>(g) + i, count, g_buffer);
-        SgdBlock(pw, gw, has_buffer ? b + i : nullptr, count, s);
-        Narrow(pw, count, p + i);
-      }
-    });
+    ForPieces(k.Out<T>(0), k.In<T>(1), k.out[0].numel(),
+              [&](C* p, const C* g, int64_t at, int64_t count) {
+                SgdBlock(p, g, has_buffer ? b + at : nullptr, count, s);
+              });
   });
   return absl::OkStatus();
 }
