@@ -60,6 +60,7 @@ class Verifier {
         return Fault(at, absl::StrCat("producer ", value.producer, " does not exist"));
       }
       if (!IsName(value.name)) return Fault(at, "its name does not exist");
+      if (!IsName(value.axes)) return Fault(at, "the names of its axes do not exist");
     }
     Count bytes = 0;
     for (size_t s = 0; s < g_.storages.size(); ++s) {

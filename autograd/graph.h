@@ -29,6 +29,7 @@ struct Value {
   uint32_t version = 0;     // of the storage, relative to its first appearance
   NodeId producer = kNone;  // kNone: an input
   NameId name = kNone;      // "" or what the user called it
+  NameId axes = kNone;      // names of its axes, "batch seq hidden"
   bool watched = false;     // a leaf that gradients were asked for
 };
 

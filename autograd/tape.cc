@@ -213,6 +213,11 @@ void Tape::OnName(const Tensor& tensor, absl::string_view name) {
   graph_.values[ValueOf(tensor)].name = id;
 }
 
+void Tape::OnAxes(const Tensor& tensor, absl::string_view axes) {
+  const NameId id = Intern(axes);
+  graph_.values[ValueOf(tensor)].axes = id;
+}
+
 void Tape::OnHostRead(const Tensor& tensor) {
   if (previous_observer_ != nullptr) previous_observer_->OnHostRead(tensor);
   const ValueId id = IdOf(tensor);

@@ -96,6 +96,7 @@ class Tape final : private Recorder, private StorageObserver {
   absl::Status BeforeUpdate(const OpDef& op, absl::Span<const Tensor* const> in) override;
   ScopeId EnterScope(ScopeId parent, absl::string_view name) override;
   void OnName(const Tensor& tensor, absl::string_view name) override;
+  void OnAxes(const Tensor& tensor, absl::string_view axes) override;
   void OnAllocate(Storage& storage) override;
   void OnFree(Storage& storage) override;
   void OnHostRead(const Tensor& tensor) override;

@@ -55,6 +55,8 @@ Json AttrToJson(const AttrField& field, const Attrs& attrs) {
       return ListAttr<Axes>(attrs, field);
     case AttrType::kDims:
       return ListAttr<PackedDims>(attrs, field);
+    case AttrType::kLengths:
+      return ListAttr<Lengths>(attrs, field);
     case AttrType::kDType:
     case AttrType::kEnum:
       return AttrText(field, attrs);
@@ -72,7 +74,7 @@ Json AttrsToJson(const Graph& graph, const Node& node) {
   Json json = Json::Object();
   if (node.op->attrs == nullptr) return json;
   for (const AttrField& field : node.op->attrs()) {
-    json.Add(field.name, AttrToJson(field, node.attrs));
+    if (!IsLeftOut(field, node.attrs)) json.Add(field.name, AttrToJson(field, node.attrs));
   }
   return json;
 }
@@ -90,6 +92,7 @@ Json ValueToJson(const Graph& graph, const Value& value) {
   if (value.version != 0) json.Add("version", value.version);
   if (value.producer != kNone) json.Add("producer", value.producer);
   if (value.name != kNone) json.Add("name", graph.name(value.name));
+  if (value.axes != kNone) json.Add("axes", graph.name(value.axes));
   if (value.watched) json.Add("watched", true);
   return json;
 }

@@ -47,7 +47,9 @@ bool AttrTextFromJson(const AttrField& field, const Json& json, std::string* tex
       return true;
     case AttrType::kAxes:
     case AttrType::kDims:
-      if (!json.is(Json::Kind::kArray) || json.array().size() > kMaxRank) return false;
+    case AttrType::kLengths:
+      if (!json.is(Json::Kind::kArray)) return false;
+      if (field.type != AttrType::kLengths && json.array().size() > kMaxRank) return false;
       for (const Json& element : json.array()) {
         if (!element.is(Json::Kind::kInteger)) return false;
       }
@@ -83,11 +85,11 @@ class GraphReader {
     return absl::OkStatus();
   }
 
-  absl::Status OptionalName(const JsonFields& f, NameId* id) {
+  absl::Status OptionalName(const JsonFields& f, NameId* id, const char* key = "name") {
     *id = kNone;
-    if (f.Find("name") == nullptr) return absl::OkStatus();
+    if (f.Find(key) == nullptr) return absl::OkStatus();
     std::string name;
-    TALLY_RETURN_IF_ERROR(f.Text("name", &name));
+    TALLY_RETURN_IF_ERROR(f.Text(key, &name));
     *id = assembler_.Intern(name);
     return absl::OkStatus();
   }
@@ -189,7 +191,7 @@ class GraphReader {
   absl::Status AddValue(const Json& json, int64_t i) {
     const JsonFields f(json, "value %", i);
     TALLY_RETURN_IF_ERROR(
-        f.Only({"dtype", "shape", "storage", "version", "producer", "name", "watched"}));
+        f.Only({"dtype", "shape", "storage", "version", "producer", "name", "axes", "watched"}));
     Value v;
     TALLY_RETURN_IF_ERROR(ReadSpec(f, &v.spec));
     const int64_t storages = static_cast<int64_t>(g().storages.size());
@@ -203,6 +205,7 @@ class GraphReader {
         f.Integer("producer", 0, kMaxId, &v.producer, std::optional<NodeId>(kNone)));
     TALLY_RETURN_IF_ERROR(f.Flag("watched", &v.watched));
     TALLY_RETURN_IF_ERROR(OptionalName(f, &v.name));
+    TALLY_RETURN_IF_ERROR(OptionalName(f, &v.axes, "axes"));
     g().values.push_back(v);
     return absl::OkStatus();
   }
@@ -246,6 +249,7 @@ class GraphReader {
     for (const AttrField& field : fields) {
       const Json* value = json->Find(field.name);
       if (value == nullptr) {
+        if (field.optional) continue;
         return f.Fault(absl::StrCat("lacks attribute ", field.name, " of ", op->name));
       }
       std::string text;

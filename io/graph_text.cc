@@ -71,6 +71,7 @@ class Writer {
     absl::StrAppend(&out_, "%", v);
     if (value.name != kNone) absl::StrAppend(&out_, " ", JsonString(g_.name(value.name)));
     absl::StrAppend(&out_, ": ", value.spec.ToString());
+    if (value.axes != kNone) absl::StrAppend(&out_, " axes=", JsonString(g_.name(value.axes)));
     if (!complete_) return;
     absl::StrAppend(&out_, " @", value.storage);
     if (value.version != 0) absl::StrAppend(&out_, ".", value.version);
@@ -123,6 +124,7 @@ class Writer {
     for (const AttrField& field : node.op->attrs()) {
       const std::string text = AttrText(field, node.attrs);
       if (field.type == AttrType::kBool && text == "false") continue;
+      if (IsLeftOut(field, node.attrs)) continue;
       absl::StrAppend(&out_, " ", field.name, "=", text);
     }
   }
@@ -184,7 +186,8 @@ bool SameValue(const Graph& a, const Graph& b, size_t i) {
   const Value &x = a.values[i], &y = b.values[i];
   return x.spec == y.spec && x.storage == y.storage && x.version == y.version &&
          x.producer == y.producer && x.watched == y.watched &&
-         (x.name == kNone) == (y.name == kNone) && a.name(x.name) == b.name(y.name);
+         (x.name == kNone) == (y.name == kNone) && a.name(x.name) == b.name(y.name) &&
+         (x.axes == kNone) == (y.axes == kNone) && a.name(x.axes) == b.name(y.axes);
 }
 
 bool SameNode(const Graph& a, const Graph& b, size_t i) {

@@ -142,6 +142,11 @@ class TextReader {
     if (!c.Id(id)) return Expected("a value like %3", c);
     if (c.JsonText(&name)) v.name = assembler_.Intern(name);
     if (!c.Eat(":") || !c.Spec(&v.spec)) return Expected("a spec like f32[2,3]", c);
+    std::string axes;
+    if (c.Eat("axes=")) {
+      if (!c.JsonText(&axes)) return Expected("names of axes in quotes", c);
+      v.axes = assembler_.Intern(axes);
+    }
     if (c.Eat("@")) {
       int64_t storage = 0, version = 0;
       if (!c.Integer(0, kMaxId, &storage) ||
@@ -239,7 +244,7 @@ class TextReader {
       }
     }
     for (size_t i = 0; i < fields.size(); ++i) {
-      if (!seen[i] && fields[i].type != AttrType::kBool)
+      if (!seen[i] && fields[i].type != AttrType::kBool && !fields[i].optional)
         return Fault(absl::StrCat(op.name, " lacks attribute ", fields[i].name));
     }
     return absl::OkStatus();

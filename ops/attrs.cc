@@ -2,7 +2,9 @@
 
 #include <cmath>
 #include <limits>
+#include <mutex>
 
+#include "absl/container/node_hash_set.h"
 #include "absl/strings/charconv.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -14,6 +16,7 @@ namespace tally {
 namespace {
 
 constexpr uint16_t kPresent = 0x8000;
+constexpr size_t kMaxLengths = size_t{1} << 20;
 constexpr int64_t kMaxPackedDim = (int64_t{1} << 47) - 2;
 
 template <typename T>
@@ -50,7 +53,8 @@ absl::Status BadValue(const AttrField& field, absl::string_view text, absl::stri
       absl::StrCat("attribute ", field.name, " is '", text, "', which is not ", wanted));
 }
 
-absl::StatusOr<std::vector<int64_t>> ParseList(const AttrField& field, absl::string_view text) {
+absl::StatusOr<std::vector<int64_t>> ParseList(const AttrField& field, absl::string_view text,
+                                               size_t most = kMaxRank) {
   if (text.size() < 2 || text.front() != '[' || text.back() != ']') {
     return BadValue(field, text, "a list like [1,2]");
   }
@@ -59,8 +63,8 @@ absl::StatusOr<std::vector<int64_t>> ParseList(const AttrField& field, absl::str
   if (inner.empty()) return values;
   for (absl::string_view part : absl::StrSplit(inner, ',')) {
     int64_t value = 0;
-    if (!absl::SimpleAtoi(part, &value) || values.size() >= kMaxRank) {
-      return BadValue(field, text, "a list of at most 8 integers");
+    if (!absl::SimpleAtoi(part, &value) || values.size() >= most) {
+      return BadValue(field, text, absl::StrCat("a list of at most ", most, " integers"));
     }
     values.push_back(value);
   }
@@ -144,6 +148,18 @@ int64_t PackedDims::operator[](int i) const {
   return bits == (uint64_t{1} << 47) - 1 ? -1 : static_cast<int64_t>(bits);
 }
 
+Lengths::Lengths(absl::Span<const int64_t> lengths) {
+  if (lengths.empty()) return;
+  static std::mutex* const mutex = new std::mutex;
+  static auto* const known = new absl::node_hash_set<std::vector<int64_t>>;
+  std::lock_guard<std::mutex> lock(*mutex);
+  list_ = &*known->emplace(lengths.begin(), lengths.end()).first;
+}
+
+absl::Span<const int64_t> Lengths::list() const {
+  return list_ == nullptr ? absl::Span<const int64_t>() : absl::Span<const int64_t>(*list_);
+}
+
 std::string AttrText(const AttrField& field, const Attrs& attrs) {
   switch (field.type) {
     case AttrType::kBool:
@@ -165,6 +181,8 @@ std::string AttrText(const AttrField& field, const Attrs& attrs) {
       return ListText(Read<Axes>(field, attrs));
     case AttrType::kDims:
       return ListText(Read<PackedDims>(field, attrs));
+    case AttrType::kLengths:
+      return ListText(Read<Lengths>(field, attrs));
   }
   TALLY_CHECK(false) << "attribute type";
   return "";
@@ -205,9 +223,21 @@ absl::Status ParseAttr(const AttrField& field, absl::string_view text, Attrs& at
       Write(field, dims, attrs);
       return absl::OkStatus();
     }
+    case AttrType::kLengths: {
+      TALLY_ASSIGN_OR_RETURN(const std::vector<int64_t> values,
+                             ParseList(field, text, kMaxLengths));
+      Write(field, Lengths(values), attrs);
+      return absl::OkStatus();
+    }
   }
   TALLY_CHECK(false) << "attribute type";
   return absl::OkStatus();
+}
+
+bool IsLeftOut(const AttrField& field, const Attrs& attrs) {
+  if (!field.optional) return false;
+  const std::string text = AttrText(field, attrs);
+  return text == "0" || text == "false" || text == "[]";
 }
 
 bool AttrsEqual(AttrSchema schema, const Attrs& a, const Attrs& b) {

@@ -16,6 +16,7 @@
 #include <cstring>
 #include <string>
 #include <type_traits>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -53,6 +54,24 @@ struct PackedDims {
   int64_t operator[](int i) const;
 };
 
+// A list of any length, kept once per content for the life of the program and shared by value: 8
+// bytes as an attribute. Lengths of packed documents.
+class Lengths {
+ public:
+  Lengths() = default;  // the empty list
+  Lengths(std::initializer_list<int64_t> lengths)
+      : Lengths(absl::Span<const int64_t>(lengths.begin(), lengths.size())) {}
+  explicit Lengths(absl::Span<const int64_t> lengths);
+  absl::Span<const int64_t> list() const;
+  int size() const { return static_cast<int>(list().size()); }
+  bool empty() const { return list_ == nullptr; }
+  int64_t operator[](int i) const { return list()[i]; }
+  friend bool operator==(Lengths a, Lengths b) { return a.list_ == b.list_; }
+
+ private:
+  const std::vector<int64_t>* list_ = nullptr;
+};
+
 enum class AttrType : uint8_t {
   kBool,
   kI32,
@@ -64,6 +83,7 @@ enum class AttrType : uint8_t {
   kAxes,
   kDims,
   kRngOffset,  // u64; recorded relative to the tape's base
+  kLengths,
 };
 
 struct AttrField {
@@ -71,6 +91,9 @@ struct AttrField {
   AttrType type;
   uint16_t offset;
   const char* const* enum_names = nullptr;  // kEnum (uint8_t): names by value, null-terminated
+  // Text and JSON leave the field out where it is 0, false or empty, and read it so where it is
+  // missing. For arguments that most calls do not use, and for those that came later.
+  bool optional = false;
 };
 
 namespace internal {
@@ -90,6 +113,8 @@ constexpr AttrType AttrTypeOf() {
     return AttrType::kDType;
   else if constexpr (std::is_same_v<T, Axes>)
     return AttrType::kAxes;
+  else if constexpr (std::is_same_v<T, Lengths>)
+    return AttrType::kLengths;
   else {
     static_assert(std::is_same_v<T, PackedDims>, "not an attribute type");
     return AttrType::kDims;
@@ -101,6 +126,12 @@ constexpr AttrType AttrTypeOf() {
   ::tally::AttrField {                                                    \
 #member, ::tally::internal::AttrTypeOf < decltype(Struct::member)>(), \
         static_cast < uint16_t>(offsetof(Struct, member))                 \
+  }
+// The same, left out of texts where it is 0, false or empty.
+#define TALLY_ATTR_OPTIONAL(Struct, member)                                     \
+  ::tally::AttrField {                                                          \
+#member, ::tally::internal::AttrTypeOf < decltype(Struct::member)>(),       \
+        static_cast < uint16_t>(offsetof(Struct, member)), nullptr, true        \
   }
 // A uint8_t-based enum member with its names.
 #define TALLY_ATTR_ENUM(Struct, member, names)                                                  \
@@ -144,6 +175,8 @@ std::string AttrsText(AttrSchema schema, const Attrs& attrs);
 // to the same bits. Errors name the field and the value.
 std::string AttrText(const AttrField& field, const Attrs& attrs);
 absl::Status ParseAttr(const AttrField& field, absl::string_view text, Attrs& attrs);
+// An optional field that texts leave out.
+bool IsLeftOut(const AttrField& field, const Attrs& attrs);
 
 }  // namespace tally
 

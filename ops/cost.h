@@ -36,6 +36,24 @@ struct Cost {
   }
 };
 
+// FLOPs of masked contractions (attention) counted in other ways; Cost::matmul is the nominal one.
+struct MaskedCounts {
+  Count full = 0;          // every pair of query and key
+  Count causal_half = 0;   // half the nominal count where the mask is causal
+  Count causal_exact = 0;  // the pairs that the mask lets through
+  Count executed = 0;      // the tiles that the kernel runs, recomputation included
+  Count recomputed = 0;    // of these: scores made again in backward
+
+  MaskedCounts& operator+=(const MaskedCounts& c) {
+    full += c.full;
+    causal_half += c.causal_half;
+    causal_exact += c.causal_exact;
+    executed += c.executed;
+    recomputed += c.recomputed;
+    return *this;
+  }
+};
+
 inline constexpr int kFlopsPerFma = 2;
 
 // Decimal digits, no grouping. Grouped: "874,944,921,600".

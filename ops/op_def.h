@@ -186,7 +186,7 @@ GradientHook CurrentGradientHook();
 inline constexpr int kMaxGradRules = 6;
 
 struct OpDef {
-  const char* name;  // also its name in reports and files
+  const char* name = nullptr;  // also its name in reports and files
   OpKind kind = OpKind::kCompute;
   AttrSchema attrs = nullptr;
   // Specs of the outputs from specs and attributes, and every error these can show. The op's name
@@ -194,6 +194,9 @@ struct OpDef {
   absl::Status (*infer)(const OpCall& call, Specs& out) = nullptr;
   // Mandatory for kCompute and kUpdate: an op without a cost does not exist. Views are 0.
   Cost (*cost)(const OpCall& call) = nullptr;
+  // Other counts of the same contractions, where the kernel skips what a mask hides or computes
+  // something twice. Null: the kernel runs what `cost` says.
+  MaskedCounts (*masked)(const OpCall& call) = nullptr;
   // Bytes that live during the call; a pure function of specs and attributes. Null: none.
   int64_t (*scratch)(const OpCall& call) = nullptr;
   // kView: strides and offset of output number `index` over the storage of `in`; false when no

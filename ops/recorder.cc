@@ -43,4 +43,8 @@ void NameValue(const Tensor& tensor, absl::string_view name) {
   if (Recorder* recorder = CurrentContext().recorder) recorder->OnName(tensor, name);
 }
 
+void NameAxes(const Tensor& tensor, absl::string_view axes) {
+  if (Recorder* recorder = CurrentContext().recorder) recorder->OnAxes(tensor, axes);
+}
+
 }  // namespace tally

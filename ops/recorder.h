@@ -32,6 +32,8 @@ class Recorder {
   virtual absl::Status BeforeUpdate(const OpDef& op, absl::Span<const Tensor* const> in) = 0;
   virtual ScopeId EnterScope(ScopeId parent, absl::string_view name) = 0;
   virtual void OnName(const Tensor& tensor, absl::string_view name) = 0;
+  // `axes`: one word per axis, separated by single spaces.
+  virtual void OnAxes(const Tensor&, absl::string_view /*axes*/) {}
 };
 
 struct OpContext {
@@ -85,6 +87,8 @@ class NoRecord {
 
 // Gives a recorded value a name for reports. Does nothing without a recorder.
 void NameValue(const Tensor& tensor, absl::string_view name);
+// Gives the axes of a recorded value names for reports: "batch seq hidden".
+void NameAxes(const Tensor& tensor, absl::string_view axes);
 
 }  // namespace tally
 

@@ -56,6 +56,9 @@ std::vector<std::string> AwkwardTexts(const AttrField& field) {
       return texts;
     case AttrType::kAxes:
       return {"[]", "[0]", "[-1]", "[7]", "[-8]", "[0,0]", "[0,-1]", "[7,6,5,4,3,2,1,0]"};
+    case AttrType::kLengths:
+      return {"[]", "[-1]", "[0]", "[1]", "[3,0]", "[9223372036854775807,9223372036854775807]",
+              "[1,1,1,1,1,1,1,1,1]"};
     case AttrType::kDims:
       return {"[]",
               "[-1]",
