@@ -85,6 +85,7 @@ struct Graph {
   std::vector<ScopeRecord> scopes;  // [0] is the root
   std::vector<std::string> names;
   std::vector<ValueId> outputs;      // alive at Finish, or read by the host; ascending
+  std::vector<ValueId> tokens;       // whose rows are the tokens; none: the rows of the loss are
   ValueId loss = kNone;              // the tensor first differentiated
   std::vector<ValueId> gradients;    // what Gradient returned, in order of its `wrt`
   std::vector<ValueId> gradient_of;  // the watched value of each

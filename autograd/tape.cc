@@ -218,6 +218,8 @@ void Tape::OnAxes(const Tensor& tensor, absl::string_view axes) {
   graph_.values[ValueOf(tensor)].axes = id;
 }
 
+void Tape::OnTokens(const Tensor& tensor) { graph_.tokens.push_back(ValueOf(tensor)); }
+
 void Tape::OnHostRead(const Tensor& tensor) {
   if (previous_observer_ != nullptr) previous_observer_->OnHostRead(tensor);
   const ValueId id = IdOf(tensor);

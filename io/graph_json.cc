@@ -158,6 +158,7 @@ Json GraphToJson(const Graph& g) {
   json.Add("values", ListOf(g.values, [&](const Value& v) { return ValueToJson(g, v); }));
   json.Add("nodes", ListOf(g.nodes, [&](const Node& n) { return NodeToJson(g, n); }));
   json.Add("events", ListOf(g.events, EventToJson)).Add("outputs", Integers(g.outputs));
+  if (!g.tokens.empty()) json.Add("tokens", Integers(g.tokens));
   if (g.loss != kNone) json.Add("loss", g.loss);
   Json gradients = Json::Array();
   for (size_t i = 0; i < g.gradients.size(); ++i) {

@@ -108,7 +108,7 @@ class GraphReader {
       return root_.Fault(absl::StrCat("has schema ", found, "; \"", kSchema, "\" is expected"));
     }
     return root_.Only({"schema", "device", "baseline_bytes", "rng", "scopes", "storages", "values",
-                       "nodes", "events", "outputs", "loss", "gradients"});
+                       "nodes", "events", "outputs", "tokens", "loss", "gradients"});
   }
 
   absl::Status Tables() {
@@ -364,6 +364,9 @@ class GraphReader {
       if (g().outputs[i] <= g().outputs[i - 1]) {
         return root_.Fault("has outputs that do not ascend");
       }
+    }
+    if (root_.Find("tokens") != nullptr) {
+      TALLY_RETURN_IF_ERROR(ReadIds(root_, "tokens", "has tokens in", &g().tokens));
     }
     const int64_t last = static_cast<int64_t>(g().values.size()) - 1;
     TALLY_RETURN_IF_ERROR(root_.Integer("loss", 0, last, &g().loss, std::optional<ValueId>(kNone)));

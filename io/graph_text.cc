@@ -167,6 +167,7 @@ class Writer {
 
   void Results() {
     if (!g_.outputs.empty()) absl::StrAppend(&out_, "outputs ", Ids(g_.outputs, " "), "\n");
+    if (!g_.tokens.empty()) absl::StrAppend(&out_, "tokens ", Ids(g_.tokens, " "), "\n");
     if (g_.loss != kNone) absl::StrAppend(&out_, "loss %", g_.loss, "\n");
     for (size_t i = 0; i < g_.gradients.size(); ++i) {
       absl::StrAppend(&out_, "gradient %", g_.gradients[i], " of %", g_.gradient_of[i], "\n");
@@ -246,6 +247,7 @@ std::string GraphDifference(const Graph& a, const Graph& b) {
     if (!difference.empty()) return difference;
   }
   if (a.outputs != b.outputs) return "outputs differ";
+  if (a.tokens != b.tokens) return "tokens differ";
   if (a.loss != b.loss) return "loss differs";
   if (a.gradients != b.gradients || a.gradient_of != b.gradient_of) return "gradients differ";
   if (a.baseline_bytes != b.baseline_bytes) return "baseline_bytes differs";

@@ -60,6 +60,7 @@ class TextReader {
   absl::Status Line(TextCursor& c) {
     if (c.rest()[0] == '%' || c.rest()[0] == '=') return Definition(c);
     if (c.EatWord("outputs")) return IdList(c, &g().outputs);
+    if (c.EatWord("tokens")) return IdList(c, &g().tokens);
     if (c.EatWord("loss")) return c.Id(&g().loss) ? absl::OkStatus() : Expected("a value", c);
     if (c.EatWord("gradient")) return Gradient(c);
     if (c.EatWord("allocate")) return Event(c, StorageEvent::kAllocate);
@@ -70,7 +71,7 @@ class TextReader {
     if (c.EatWord("baseline")) {
       return c.Integer(0, kMaxInt64, &g().baseline_bytes) ? absl::OkStatus() : Expected("bytes", c);
     }
-    return Expected("a node, a value or one of outputs, loss, gradient, device, storage", c);
+    return Expected("a node, a value or one of outputs, tokens, loss, gradient, device, storage", c);
   }
 
   absl::Status DeviceLine(TextCursor& c) {

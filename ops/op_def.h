@@ -194,6 +194,9 @@ struct OpDef {
   absl::Status (*infer)(const OpCall& call, Specs& out) = nullptr;
   // Mandatory for kCompute and kUpdate: an op without a cost does not exist. Views are 0.
   Cost (*cost)(const OpCall& call) = nullptr;
+  // Parts of the weight operand of a contraction of which each row meets one (experts): r rows cost
+  // 2·r·|W| / groups. Null: 1.
+  int64_t (*groups)(const OpCall& call) = nullptr;
   // Other counts of the same contractions, where the kernel skips what a mask hides or computes
   // something twice. Null: the kernel runs what `cost` says.
   MaskedCounts (*masked)(const OpCall& call) = nullptr;

@@ -47,4 +47,8 @@ void NameAxes(const Tensor& tensor, absl::string_view axes) {
   if (Recorder* recorder = CurrentContext().recorder) recorder->OnAxes(tensor, axes);
 }
 
+void MarkTokens(const Tensor& tensor) {
+  if (Recorder* recorder = CurrentContext().recorder) recorder->OnTokens(tensor);
+}
+
 }  // namespace tally

@@ -34,6 +34,7 @@ class Recorder {
   virtual void OnName(const Tensor& tensor, absl::string_view name) = 0;
   // `axes`: one word per axis, separated by single spaces.
   virtual void OnAxes(const Tensor&, absl::string_view /*axes*/) {}
+  virtual void OnTokens(const Tensor&) {}
 };
 
 struct OpContext {
@@ -89,6 +90,9 @@ class NoRecord {
 void NameValue(const Tensor& tensor, absl::string_view name);
 // Gives the axes of a recorded value names for reports: "batch seq hidden".
 void NameAxes(const Tensor& tensor, absl::string_view axes);
+// Says that the rows of a recorded value [..., n] are what the model calls tokens: for models whose
+// loss has fewer rows than that (one label for the patches of an image). Each call adds its rows.
+void MarkTokens(const Tensor& tensor);
 
 }  // namespace tally
 
