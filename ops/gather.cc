@@ -4,9 +4,9 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "tally/ops/apply.h"
 #include "tally/ops/checks.h"
+#include "tally/ops/index_checks.h"
 
 namespace tally {
 
@@ -20,40 +20,8 @@ namespace {
 constexpr int64_t kGrainBytes = int64_t{1} << 17;
 
 absl::Status CheckIds(const OpCall& call, const char* names) {
-  const DType dtype = call.in[1].dtype;
-  if (dtype == DType::kI64 || dtype == DType::kI32) return absl::OkStatus();
+  if (IsIndex(call.in[1].dtype)) return absl::OkStatus();
   return InvalidCall(call, "ids must be i64 or i32", names);
-}
-
-// Calls fn with the ids as int64_t* or int32_t*.
-template <typename Fn>
-auto WithIds(const Tensor& ids, Fn&& fn) {
-  if (ids.dtype() == DType::kI64) return fn(ids.data<int64_t>());
-  return fn(ids.data<int32_t>());
-}
-
-// "[1,2]" for element `index` of a row-major tensor.
-std::string Position(const Shape& shape, int64_t index) {
-  absl::InlinedVector<int64_t, kMaxRank> at(shape.rank());
-  for (int i = shape.rank() - 1; i >= 0; --i) {
-    at[i] = index % shape[i];
-    index /= shape[i];
-  }
-  return absl::StrCat("[", absl::StrJoin(at, ","), "]");
-}
-
-template <typename Id>
-absl::Status CheckRange(const Id* ids, const Shape& shape, int64_t rows) {
-  const int64_t n = shape.numel();
-  for (int64_t i = 0; i < n; ++i) {
-    const int64_t id = ids[i];
-    if (id < 0 || id >= rows) {
-      return absl::OutOfRangeError(absl::StrCat("ids", Position(shape, i), " is ", id,
-                                                ", outside [0, ", rows, "): ids are ",
-                                                shape.ToString()));
-    }
-  }
-  return absl::OkStatus();
 }
 
 // ---- gather_rows
@@ -76,13 +44,13 @@ absl::Status KernelGather(const KernelArgs& k) {
   const int64_t row = table.dim(1) * ItemSize(table.dtype());
   const auto* const from = static_cast<const char*>(table.raw());
   auto* const to = static_cast<char*>(k.out[0].raw());
-  return WithIds(ids, [&](const auto* id) {
-    TALLY_RETURN_IF_ERROR(CheckRange(id, ids.shape(), table.dim(0)));
-    if (row == 0) return absl::OkStatus();
+  TALLY_RETURN_IF_ERROR(CheckIndexes(ids, table.dim(0), "ids", "are"));
+  if (row == 0) return absl::OkStatus();
+  WithIndexes(ids, [&](const auto* id) {
 #pragma omp parallel for if (n * row > kGrainBytes)
     for (int64_t i = 0; i < n; ++i) std::memcpy(to + i * row, from + id[i] * row, row);
-    return absl::OkStatus();
   });
+  return absl::OkStatus();
 }
 
 Cost PriceGather(const OpCall&) { return {}; }
@@ -178,11 +146,8 @@ absl::Status KernelScatter(const KernelArgs& k) {
   const int64_t rows = k.As<ScatterAttrs>().rows, n = ids.numel();
   auto* const begin = static_cast<int64_t*>(k.scratch);
   int64_t* const order = begin + rows + 1;
-  TALLY_RETURN_IF_ERROR(WithIds(ids, [&](const auto* id) {
-    TALLY_RETURN_IF_ERROR(CheckRange(id, ids.shape(), rows));
-    SortByRow(id, n, rows, begin, order);
-    return absl::OkStatus();
-  }));
+  TALLY_RETURN_IF_ERROR(CheckIndexes(ids, rows, "ids", "are"));
+  WithIndexes(ids, [&](const auto* id) { SortByRow(id, n, rows, begin, order); });
   VisitFloat(updates.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     ScatterAdd(k.In<T>(0), begin, order, rows, updates.shape()[-1], k.Out<T>(0));

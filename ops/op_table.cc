@@ -5,6 +5,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "tally/ops/axis_index.h"
 #include "tally/ops/binary.h"
 #include "tally/ops/copy.h"
 #include "tally/ops/cross_entropy.h"
@@ -47,6 +48,7 @@ struct Table {
     Add(SliceOps());
     Add(JoinOps());
     Add(GatherOps());
+    Add(AxisIndexOps());
     Add(MatMulOps());
     Add(LinearOps());
     Add(ReduceOps());

@@ -4,6 +4,7 @@
 
 #include "tally/ops/apply.h"
 #include "tally/ops/attention.h"
+#include "tally/ops/axis_index.h"
 #include "tally/ops/binary.h"
 #include "tally/ops/copy.h"
 #include "tally/ops/cross_entropy.h"

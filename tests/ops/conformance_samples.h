@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "conformance_samples_routing.h"
 #include "op_conformance.h"
 
 namespace tally::conformance {
@@ -256,6 +257,7 @@ inline const std::vector<Sample>& Samples() {
     AddReduceSamples(*all);
     AddRowSamples(*all);
     AddOptimizerSamples(*all);
+    AddRoutingSamples(*all);
     return all;
   }();
   return *samples;
