@@ -19,6 +19,7 @@
 #include "tally/ops/reduce.h"
 #include "tally/ops/select.h"
 #include "tally/ops/softmax.h"
+#include "tally/ops/topk.h"
 #include "tally/ops/unary.h"
 #include "tally/ops/update.h"
 #include "tally/ops/view.h"
@@ -52,6 +53,7 @@ struct Table {
     Add(MatMulOps());
     Add(LinearOps());
     Add(ReduceOps());
+    Add(TopKOps());
     Add(SoftmaxOps());
     Add(CrossEntropyOps());
     Add(NormOps());

@@ -18,6 +18,7 @@
 #include "tally/ops/reduce.h"
 #include "tally/ops/select.h"
 #include "tally/ops/softmax.h"
+#include "tally/ops/topk.h"
 #include "tally/ops/unary.h"
 #include "tally/ops/update.h"
 #include "tally/ops/view.h"

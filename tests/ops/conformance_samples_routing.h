@@ -25,6 +25,11 @@ inline void AddRoutingSamples(std::vector<Sample>& all) {
        {X({2, 5, 3, 2}), Ids(3, {2, 5, 3, 2}), X({2, 3, 4, 2})}},
       {"scatter_add", "shape=[7] axis=0", {X({3}), Ids(7, {3})}},
       {"scatter_add", "shape=[3,5] axis=1", {X({3, 0}), Ids(5, {3, 0})}},
+      {"topk", "k=2", {X({3, 5})}},
+      {"topk", "k=5", {X({2, 2, 5})}},
+      {"topk", "k=3", {X({67})}},
+      {"topk", "k=0", {X({3, 5})}},
+      {"topk", "k=1", {X({0, 4})}},
   };
   all.insert(all.end(), samples.begin(), samples.end());
 }
