@@ -11,9 +11,11 @@
 #include "tally/ops/cross_entropy.h"
 #include "tally/ops/dropout.h"
 #include "tally/ops/gather.h"
+#include "tally/ops/grouped_matmul.h"
 #include "tally/ops/join.h"
 #include "tally/ops/linear.h"
 #include "tally/ops/matmul.h"
+#include "tally/ops/moe.h"
 #include "tally/ops/norm.h"
 #include "tally/ops/optimizer_step.h"
 #include "tally/ops/reduce.h"
@@ -52,6 +54,8 @@ struct Table {
     Add(AxisIndexOps());
     Add(MatMulOps());
     Add(LinearOps());
+    Add(GroupedMatMulOps());
+    Add(MoeOps());
     Add(ReduceOps());
     Add(TopKOps());
     Add(SoftmaxOps());

@@ -30,6 +30,17 @@ inline void AddRoutingSamples(std::vector<Sample>& all) {
       {"topk", "k=3", {X({67})}},
       {"topk", "k=0", {X({3, 5})}},
       {"topk", "k=1", {X({0, 4})}},
+      {"grouped_matmul", "transpose_w=false", {X({9, 5}), X({4, 5, 3}), Offsets(9, 4)}},
+      {"grouped_matmul", "transpose_w=true", {X({9, 5}), X({4, 3, 5}), Offsets(9, 4)}},
+      {"grouped_matmul", "transpose_w=false", {X({4, 1}), X({1, 1, 7}), Offsets(4, 1)}},
+      {"grouped_matmul", "transpose_w=true", {X({0, 5}), X({2, 3, 5}), Offsets(0, 2)}},
+      {"grouped_matmul", "transpose_w=false", {X({3, 0}), X({2, 0, 4}), Offsets(3, 2)}},
+      {"grouped_matmul_weight_grad", "", {X({9, 5}), X({9, 3}), Offsets(9, 4)}},
+      {"grouped_matmul_weight_grad", "", {X({6, 1}), X({6, 4}), Offsets(6, 7)}},
+      {"grouped_matmul_weight_grad", "", {X({0, 5}), X({0, 3}), Offsets(0, 2)}},
+      {"moe_route", "experts=4", {Ids(4, {5, 2})}},
+      {"moe_route", "experts=1", {Ids(1, {3, 1})}},
+      {"moe_route", "experts=3", {Ids(3, {0, 2})}},
   };
   all.insert(all.end(), samples.begin(), samples.end());
 }

@@ -5,6 +5,7 @@
 #ifndef TALLY_TESTS_OPS_OP_CONFORMANCE_H_
 #define TALLY_TESTS_OPS_OP_CONFORMANCE_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -28,6 +29,7 @@ struct Operand {
     kState,  // the same in f64 under f64 and in f32 otherwise: statistics, optimizer state
     kIds,    // i64 in [0, high)
     kMask,   // bool
+    kOffsets,  // i64, ascending from 0 to high: where each group of that many rows begins
   };
   Kind kind = kFloat;
   Shape shape;
@@ -44,6 +46,9 @@ inline Operand Positive(const Shape& shape) { return Between(0.3, 2.0, shape); }
 inline Operand State(const Shape& shape) { return {Operand::kState, shape, 0.5, 1.5}; }
 inline Operand Ids(int64_t count, const Shape& shape) {
   return {Operand::kIds, shape, 0, static_cast<double>(count)};
+}
+inline Operand Offsets(int64_t rows, int64_t groups) {
+  return {Operand::kOffsets, {groups + 1}, 0, static_cast<double>(rows)};
 }
 inline Operand Mask(const Shape& shape) { return {Operand::kMask, shape}; }
 
@@ -66,6 +71,7 @@ inline DType DTypeOf(const Operand& x, DType dtype) {
     case Operand::kState:
       return dtype == DType::kF64 ? DType::kF64 : DType::kF32;
     case Operand::kIds:
+    case Operand::kOffsets:
       return DType::kI64;
     case Operand::kMask:
       return DType::kBool;
@@ -82,11 +88,18 @@ inline std::vector<std::vector<double>> HostInputs(const Sample& sample) {
     for (double& v : values) {
       if (x.kind == Operand::kIds) {
         v = static_cast<double>(random.NextBelow(static_cast<uint64_t>(x.high)));
+      } else if (x.kind == Operand::kOffsets) {
+        v = static_cast<double>(random.NextBelow(static_cast<uint64_t>(x.high) + 1));
       } else if (x.kind == Operand::kMask) {
         v = random.NextUniform() < 0.4f ? 1 : 0;
       } else {
         v = x.low < x.high ? x.low + (x.high - x.low) * random.NextUniform() : random.NextNormal();
       }
+    }
+    if (x.kind == Operand::kOffsets) {
+      values.back() = x.high;
+      values.front() = 0;
+      std::sort(values.begin(), values.end());
     }
     all.push_back(std::move(values));
   }
