@@ -4,7 +4,6 @@
 #include <atomic>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
 
 namespace tally {
 namespace {
@@ -201,40 +200,11 @@ ValueId Tape::IdOf(const Tensor& tensor) const {
                                                                      : kNone;
 }
 
-NameId Tape::Intern(absl::string_view name) {
-  const auto [it, added] =
-      name_ids_.emplace(std::string(name), static_cast<NameId>(graph_.names.size()));
-  if (added) graph_.names.push_back(it->first);
-  return it->second;
-}
-
-void Tape::OnName(const Tensor& tensor, absl::string_view name) {
-  const NameId id = Intern(name);
-  graph_.values[ValueOf(tensor)].name = id;
-}
-
-void Tape::OnAxes(const Tensor& tensor, absl::string_view axes) {
-  const NameId id = Intern(axes);
-  graph_.values[ValueOf(tensor)].axes = id;
-}
-
-void Tape::OnTokens(const Tensor& tensor) { graph_.tokens.push_back(ValueOf(tensor)); }
-
 void Tape::OnHostRead(const Tensor& tensor) {
   if (previous_observer_ != nullptr) previous_observer_->OnHostRead(tensor);
   const ValueId id = IdOf(tensor);
   if (id != kNone) graph_.outputs.push_back(ValueOf(tensor));
 }
-
-ScopeId Tape::EnterScope(ScopeId parent, absl::string_view name) {
-  const NameId id = Intern(absl::StrReplaceAll(name, {{"/", "_"}}));
-  const auto [it, added] =
-      scope_ids_.emplace(std::make_pair(parent, id), static_cast<ScopeId>(graph_.scopes.size()));
-  if (added) graph_.scopes.push_back({parent, id});
-  return it->second;
-}
-
-// ---- Leaves
 
 void Tape::Watch(absl::Span<const Tensor> leaves) {
   for (const Tensor& leaf : leaves) Watch(leaf);
