@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "tally/ops/axis_index.h"
 #include "tally/ops/binary.h"
+#include "tally/ops/conv.h"
 #include "tally/ops/copy.h"
 #include "tally/ops/cross_entropy.h"
 #include "tally/ops/dropout.h"
@@ -56,6 +57,7 @@ struct Table {
     Add(LinearOps());
     Add(GroupedMatMulOps());
     Add(MoeOps());
+    Add(ConvOps());
     Add(ReduceOps());
     Add(TopKOps());
     Add(SoftmaxOps());

@@ -6,6 +6,7 @@
 #include "tally/ops/attention.h"
 #include "tally/ops/axis_index.h"
 #include "tally/ops/binary.h"
+#include "tally/ops/conv.h"
 #include "tally/ops/copy.h"
 #include "tally/ops/cross_entropy.h"
 #include "tally/ops/dropout.h"

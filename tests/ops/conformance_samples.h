@@ -9,6 +9,7 @@
 
 #include "absl/strings/match.h"
 #include "conformance_samples_routing.h"
+#include "conformance_samples_images.h"
 #include "op_conformance.h"
 
 namespace tally::conformance {
@@ -256,6 +257,7 @@ inline const std::vector<Sample>& Samples() {
     AddContractionSamples(*all);
     AddReduceSamples(*all);
     AddRowSamples(*all);
+    AddImageSamples(*all);
     AddOptimizerSamples(*all);
     AddRoutingSamples(*all);
     return all;

@@ -1,0 +1,63 @@
+// Samples of the ops on images: convolution, pooling, and the norms over channels.
+#ifndef TALLY_TESTS_OPS_CONFORMANCE_SAMPLES_IMAGES_H_
+#define TALLY_TESTS_OPS_CONFORMANCE_SAMPLES_IMAGES_H_
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "op_conformance.h"
+
+namespace tally::conformance {
+
+// One convolution: x [n, c, h, w], kernels [co, c/groups, kh, kw] and the size of y.
+struct ConvSample {
+  int64_t n, c, h, w, co, kh, kw;
+  std::array<int, 2> stride, padding, dilation;
+  int groups;
+  int64_t out_h, out_w;
+
+  std::string Attrs() const {
+    return absl::StrCat("stride_h=", stride[0], " stride_w=", stride[1], " padding_h=", padding[0],
+                        " padding_w=", padding[1], " dilation_h=", dilation[0],
+                        " dilation_w=", dilation[1], " groups=", groups);
+  }
+};
+
+// Plain, one tap, patches, groups, depthwise with and without stride, everything at once, sizes of
+// 1 and of 0.
+inline const std::vector<ConvSample>& ConvSamples() {
+  static const auto* const samples = new std::vector<ConvSample>{
+      {2, 3, 5, 6, 4, 3, 3, {1, 1}, {0, 0}, {1, 1}, 1, 3, 4},
+      {2, 3, 4, 5, 2, 1, 1, {1, 1}, {0, 0}, {1, 1}, 1, 4, 5},
+      {1, 4, 3, 3, 6, 1, 1, {1, 1}, {0, 0}, {1, 1}, 2, 3, 3},
+      {2, 2, 7, 4, 3, 3, 2, {3, 2}, {0, 0}, {1, 1}, 1, 2, 2},
+      {1, 4, 5, 5, 6, 3, 2, {2, 1}, {1, 2}, {1, 2}, 2, 3, 7},
+      {2, 3, 5, 4, 3, 3, 3, {1, 1}, {1, 1}, {1, 1}, 3, 5, 4},
+      {1, 2, 6, 11, 4, 3, 3, {2, 2}, {1, 0}, {1, 2}, 2, 3, 4},
+      {1, 1, 1, 1, 1, 3, 3, {1, 1}, {1, 1}, {1, 1}, 1, 1, 1},
+      {0, 2, 3, 3, 2, 2, 2, {1, 1}, {0, 0}, {1, 1}, 1, 2, 2},
+  };
+  return *samples;
+}
+
+inline void AddConvSamples(std::vector<Sample>& all) {
+  for (const ConvSample& s : ConvSamples()) {
+    const Shape x = {s.n, s.c, s.h, s.w}, w = {s.co, s.c / s.groups, s.kh, s.kw};
+    const Shape y = {s.n, s.co, s.out_h, s.out_w};
+    const auto sized = [&](int64_t h, int64_t w) {
+      return absl::StrCat(s.Attrs(), " size_h=", h, " size_w=", w);
+    };
+    all.push_back({"conv2d", s.Attrs(), {X(x), X(w)}});
+    all.push_back({"conv2d", s.Attrs(), {X(x), X(w), X({s.co})}});
+    all.push_back({"conv2d_input_grad", sized(s.h, s.w), {X(y), X(w)}});
+    all.push_back({"conv2d_weight_grad", sized(s.kh, s.kw), {X(y), X(x)}});
+  }
+}
+
+inline void AddImageSamples(std::vector<Sample>& all) { AddConvSamples(all); }
+
+}  // namespace tally::conformance
+
+#endif  // TALLY_TESTS_OPS_CONFORMANCE_SAMPLES_IMAGES_H_
