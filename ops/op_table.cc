@@ -19,6 +19,7 @@
 #include "tally/ops/moe.h"
 #include "tally/ops/norm.h"
 #include "tally/ops/optimizer_step.h"
+#include "tally/ops/pool.h"
 #include "tally/ops/reduce.h"
 #include "tally/ops/select.h"
 #include "tally/ops/softmax.h"
@@ -58,6 +59,8 @@ struct Table {
     Add(GroupedMatMulOps());
     Add(MoeOps());
     Add(ConvOps());
+    Add(MaxPoolOps());
+    Add(AvgPoolOps());
     Add(ReduceOps());
     Add(TopKOps());
     Add(SoftmaxOps());

@@ -18,6 +18,7 @@
 #include "tally/ops/moe.h"
 #include "tally/ops/norm.h"
 #include "tally/ops/optimizer_step.h"
+#include "tally/ops/pool.h"
 #include "tally/ops/reduce.h"
 #include "tally/ops/select.h"
 #include "tally/ops/softmax.h"

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -56,7 +57,43 @@ inline void AddConvSamples(std::vector<Sample>& all) {
   }
 }
 
-inline void AddImageSamples(std::vector<Sample>& all) { AddConvSamples(all); }
+// Windows side by side, overlapping, with padding, dilation and gaps; sizes of 1 and of 0.
+inline void AddPoolSamples(std::vector<Sample>& all) {
+  const auto window = [](int kh, int kw, int sh, int sw, int ph, int pw) {
+    return absl::StrCat("kernel_h=", kh, " kernel_w=", kw, " stride_h=", sh, " stride_w=", sw,
+                        " padding_h=", ph, " padding_w=", pw);
+  };
+  const std::vector<std::pair<std::string, Shape>> windows = {
+      {window(2, 2, 2, 2, 0, 0), {2, 3, 4, 6}}, {window(3, 2, 1, 2, 1, 1), {1, 2, 5, 7}},
+      {window(3, 3, 2, 1, 1, 0), {2, 1, 6, 5}}, {window(1, 1, 2, 3, 0, 0), {1, 2, 3, 4}},
+      {window(2, 2, 1, 1, 1, 1), {1, 1, 1, 1}}, {window(2, 2, 2, 2, 0, 0), {0, 2, 4, 4}}};
+  for (const auto& [attrs, x] : windows) {
+    all.push_back({"max_pool2d", attrs + " dilation_h=1 dilation_w=1", {X(x)}});
+    for (const char* count : {" count_include_pad=true", " count_include_pad=false"}) {
+      all.push_back({"avg_pool2d", attrs + count, {X(x)}});
+    }
+  }
+  all.push_back(
+      {"max_pool2d", window(2, 3, 1, 2, 1, 2) + " dilation_h=3 dilation_w=2", {X({1, 2, 5, 9})}});
+  const auto sized = [](const std::string& attrs, int h, int w) {
+    return absl::StrCat(attrs, " size_h=", h, " size_w=", w);
+  };
+  all.push_back({"avg_pool2d_grad",
+                 sized(window(3, 2, 1, 2, 1, 1) + " count_include_pad=false", 5, 7),
+                 {X({1, 2, 5, 4})}});
+  all.push_back({"avg_pool2d_grad",
+                 sized(window(2, 2, 3, 2, 0, 0) + " count_include_pad=true", 6, 5),
+                 {X({2, 1, 2, 2})}});
+  all.push_back({"max_pool2d_grad", sized("", 3, 5), {X({2, 3, 4, 2}), Ids(15, {2, 3, 4, 2})}});
+  all.push_back({"max_pool2d_grad", sized("", 1, 4), {X({1, 0, 2, 2}), Ids(4, {1, 0, 2, 2})}});
+  all.push_back({"max_pool2d_pick", "", {X({2, 3, 3, 5}), Ids(15, {2, 3, 4, 2})}});
+  all.push_back({"max_pool2d_pick", "", {X({2, 1, 2, 2}), Ids(4, {2, 1, 0, 2})}});
+}
+
+inline void AddImageSamples(std::vector<Sample>& all) {
+  AddConvSamples(all);
+  AddPoolSamples(all);
+}
 
 }  // namespace tally::conformance
 
