@@ -6,12 +6,14 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "tally/ops/axis_index.h"
+#include "tally/ops/batch_norm.h"
 #include "tally/ops/binary.h"
 #include "tally/ops/conv.h"
 #include "tally/ops/copy.h"
 #include "tally/ops/cross_entropy.h"
 #include "tally/ops/dropout.h"
 #include "tally/ops/gather.h"
+#include "tally/ops/group_norm.h"
 #include "tally/ops/grouped_matmul.h"
 #include "tally/ops/join.h"
 #include "tally/ops/linear.h"
@@ -61,6 +63,8 @@ struct Table {
     Add(ConvOps());
     Add(MaxPoolOps());
     Add(AvgPoolOps());
+    Add(BatchNormOps());
+    Add(GroupNormOps());
     Add(ReduceOps());
     Add(TopKOps());
     Add(SoftmaxOps());

@@ -90,8 +90,27 @@ inline void AddPoolSamples(std::vector<Sample>& all) {
   all.push_back({"max_pool2d_pick", "", {X({2, 1, 2, 2}), Ids(4, {2, 1, 0, 2})}});
 }
 
+inline void AddChannelNormSamples(std::vector<Sample>& all) {
+  for (const Shape& x : {Shape({3, 4, 2, 5}), Shape({4, 6}), Shape({2, 2, 7}), Shape({0, 2, 3})}) {
+    const Shape c = {x[1]}, sets = {x[0], 2};
+    const Operand stat = State(c), group_stat = State(sets);
+    all.push_back({"batch_norm", "eps=1e-05", {X(x), X(c), X(c)}});
+    all.push_back({"batch_norm_grad", "", {X(x), X(x), stat, stat, X(c)}});
+    all.push_back({"batch_norm_param_grad", "", {X(x), X(x), stat, stat}});
+    all.push_back({"group_norm", "groups=2 eps=1e-05", {X(x), X(c), X(c)}});
+    all.push_back({"group_norm_grad", "", {X(x), X(x), group_stat, group_stat, X(c)}});
+    all.push_back({"group_norm_param_grad", "", {X(x), X(x), group_stat, group_stat}});
+  }
+  all.push_back({"group_norm", "groups=1 eps=0.001", {X({2, 3, 4}), X({3}), X({3})}});
+  all.push_back({"group_norm", "groups=3 eps=1e-05", {X({2, 3, 2, 3}), X({3}), X({3})}});
+  all.push_back({"running_update_",
+                 "momentum=0.1 eps=1e-05 count=12",
+                 {X({5}), Positive({5}), State({5}), State({5})}});
+}
+
 inline void AddImageSamples(std::vector<Sample>& all) {
   AddConvSamples(all);
+  AddChannelNormSamples(all);
   AddPoolSamples(all);
 }
 
