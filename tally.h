@@ -22,6 +22,7 @@
 #include "tally/io/report_json.h"
 #include "tally/io/summary.h"
 #include "tally/io/table.h"
+#include "tally/nn/conv_layers.h"
 #include "tally/nn/layers.h"
 #include "tally/nn/model.h"
 #include "tally/nn/parameters.h"
