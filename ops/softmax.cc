@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "absl/strings/str_cat.h"
 #include "tally/ops/apply.h"
 #include "tally/ops/binary.h"
 #include "tally/ops/checks.h"
@@ -14,9 +15,10 @@
 namespace tally {
 
 absl::Span<const AttrField> SoftmaxAttrs::Fields() {
-  static constexpr AttrField kFields[] = {TALLY_ATTR(SoftmaxAttrs, axis),
-                                          TALLY_ATTR(SoftmaxAttrs, scale),
-                                          TALLY_ATTR(SoftmaxAttrs, causal)};
+  static constexpr AttrField kFields[] = {
+      TALLY_ATTR(SoftmaxAttrs, axis), TALLY_ATTR(SoftmaxAttrs, scale),
+      TALLY_ATTR(SoftmaxAttrs, causal), TALLY_ATTR_OPTIONAL(SoftmaxAttrs, window),
+      TALLY_ATTR_OPTIONAL(SoftmaxAttrs, documents)};
   return kFields;
 }
 absl::Span<const AttrField> LogSoftmaxAttrs::Fields() {
@@ -38,12 +40,19 @@ absl::Status CheckSoftmax(const OpCall& call, int inputs) {
   TALLY_RETURN_IF_ERROR(CheckAxis(call, a.axis, inputs));
   const int rank = call.in[0].rank();
   if (!std::isfinite(a.scale)) return InvalidCall(call, "the scale is not finite");
-  if (!a.causal) return absl::OkStatus();
-  if (rank < 2) return InvalidCall(call, "causal wants the axes [..., queries, keys]");
-  if (FromFront(a.axis, rank) != rank - 1) {
-    return InvalidCall(call, "causal wants the last axis; transpose first");
+  const AttentionMask mask = a.mask();
+  if (!mask.hides() && mask.window == 0) return absl::OkStatus();
+  const char* const which = mask.causal ? "causal" : mask.window != 0 ? "a window" : "documents";
+  const char* const verb = mask.causal || mask.window != 0 ? " wants " : " want ";
+  if (rank < 2) {
+    return InvalidCall(call, absl::StrCat(which, verb, "the axes [..., queries, keys]"));
   }
-  return absl::OkStatus();
+  if (FromFront(a.axis, rank) != rank - 1) {
+    return InvalidCall(call, absl::StrCat(which, verb, "the last axis; transpose first"));
+  }
+  const Shape& x = call.in[0].shape;
+  const std::string fault = MaskFault(mask, x[-2], x[-1]);
+  return fault.empty() ? absl::OkStatus() : InvalidCall(call, fault);
 }
 
 // A gradient's inputs y and dy are alike, and so is dx.
@@ -101,6 +110,12 @@ Cost PriceLogSoftmaxGrad(const OpCall& call) {
   return {.other = 3 * elements - rows, .transcendental = elements};
 }
 
+// The range of every query, where it does not follow from its number alone.
+int64_t SoftmaxScratch(const OpCall& call) {
+  if (call.As<SoftmaxAttrs>().documents.empty()) return 0;
+  return call.in[0].shape[-2] * static_cast<int64_t>(sizeof(KeyRange));
+}
+
 SoftmaxRows RowsOf(const TensorSpec& x, int axis) {
   SoftmaxRows s{.dtype = x.dtype};
   axis = FromFront(axis, x.rank());
@@ -114,7 +129,14 @@ SoftmaxRows SoftmaxRowsOf(const KernelArgs& k) {
   const TensorSpec& x = k.in[0]->spec();
   SoftmaxRows s = RowsOf(x, a.axis);
   s.scale = a.scale;
-  if (a.causal) s.queries = x.shape[-2];
+  if (!a.mask().hides()) return s;
+  s.mask = a.mask();
+  s.queries = x.shape[-2];
+  if (k.scratch != nullptr) {
+    auto* ranges = static_cast<KeyRange*>(k.scratch);
+    FillVisibleKeys(s.mask, s.queries, s.n, ranges);
+    s.ranges = ranges;
+  }
   return s;
 }
 SoftmaxRows LogSoftmaxRowsOf(const KernelArgs& k) {
@@ -162,6 +184,7 @@ constinit const OpDef kSoftmax = {
     .attrs = SoftmaxAttrs::Fields,
     .infer = InferSoftmax,
     .cost = PriceSoftmax,
+    .scratch = SoftmaxScratch,
     .kernel = {.cpu = RunSoftmax},
     .grads = {{.of = {0}, .reads = Out(0), .fn = GradSoftmax}},
 };
@@ -171,6 +194,7 @@ constinit const OpDef kSoftmaxGrad = {
     .attrs = SoftmaxAttrs::Fields,
     .infer = InferSoftmaxGrad,
     .cost = PriceSoftmaxGrad,
+    .scratch = SoftmaxScratch,
     .kernel = {.cpu = RunSoftmaxGrad},
 };
 
@@ -192,7 +216,9 @@ constinit const OpDef kLogSoftmaxGrad = {
 };
 
 Tensor Softmax(const Tensor& x, const SoftmaxOptions& options) {
-  return Apply(kSoftmax, {x}, SoftmaxAttrs{options.axis, options.scale, options.causal});
+  return Apply(
+      kSoftmax, {x},
+      SoftmaxAttrs{options.axis, options.scale, options.causal, options.window, options.documents});
 }
 Tensor LogSoftmax(const Tensor& x, int axis) {
   return Apply(kLogSoftmax, {x}, LogSoftmaxAttrs{axis});

@@ -4,11 +4,12 @@
 //   softmax      y_j = e^(s x_j) / sum_k e^(s x_k)       keeps y for its gradient
 //   log_softmax  y_j = x_j - log sum_k e^(x_k)           keeps y for its gradient
 //
-// Causal: the last axis is keys, the one before queries; query i of Q sees key j of K iff
-// j <= i + (K - Q). What it does not see is exactly 0; a query that sees nothing is all 0.
-// A row whose greatest entry is -inf, or with a NaN, is NaN.
+// With a mask (causal, window, documents: ops/attention_mask.h) the last axis is keys, the one
+// before queries. What a query does not see is exactly 0; a query that sees nothing is all 0.
+// A row whose greatest visible entry is -inf, or with a visible NaN, is NaN.
 //
-// Cost per row of n (what a plain loop does; causal rows count nominally, the full square):
+// Cost per row of n (what a plain loop does; rows count nominally, all n, whatever a mask hides:
+// causal, window or documents):
 //   softmax           other 4n-2: max n-1, differences n, sum n-1, divisions n; + n when s != 1;
 //                     transcendental n
 //   softmax_grad      other 4n-1: products n, sum n-1, differences n, products n; + n when s != 1
@@ -17,12 +18,13 @@
 //   log_softmax_grad  other 3n-1: sum n-1, products n, differences n; transcendental n
 //
 // Errors, thrown as Error (kInvalidArgument): axis outside the shape, a dtype that is no computing
-// float, causal with an axis other than the last or fewer than two axes, a scale that is not
-// finite.
+// float, a mask with an axis other than the last or fewer than two axes, a window below 0, document
+// lengths that are not positive or do not add up, a scale that is not finite.
 #ifndef TALLY_OPS_SOFTMAX_H_
 #define TALLY_OPS_SOFTMAX_H_
 
 #include "absl/types/span.h"
+#include "tally/ops/attention_mask.h"
 #include "tally/ops/attrs.h"
 #include "tally/ops/op_def.h"
 #include "tally/ops/op_table.h"
@@ -34,12 +36,18 @@ struct SoftmaxOptions {
   int axis = -1;
   double scale = 1;
   bool causal = false;
+  int64_t window = 0;
+  Lengths documents = {};
 };
 
 struct SoftmaxAttrs {
   int32_t axis = -1;
   double scale = 1;
   bool causal = false;
+  int64_t window = 0;
+  Lengths documents;
+
+  AttentionMask mask() const { return {causal, window, documents}; }
   static absl::Span<const AttrField> Fields();
 };
 struct LogSoftmaxAttrs {

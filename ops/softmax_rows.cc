@@ -169,9 +169,11 @@ void SoftmaxTasksOf(const SoftmaxRows& a, const T* x, T* y, int64_t begin, int64
       SoftmaxColumns<kLog>(x + first, a, std::min(kColumns, a.inner - column), y + first);
       continue;
     }
-    const int64_t seen = a.Seen(task);
-    if (seen > 0) SoftmaxRow<kLog>(x + first, seen, a.scale, y + first);
-    std::fill(y + first + seen, y + first + a.n, T());
+    const KeyRange seen = a.Seen(task);
+    const int64_t from = first + seen.begin, count = seen.end - seen.begin;
+    std::fill(y + first, y + from, T());
+    if (count > 0) SoftmaxRow<kLog>(x + from, count, a.scale, y + from);
+    std::fill(y + from + count, y + first + a.n, T());
   }
 }
 
@@ -187,9 +189,11 @@ void SoftmaxGradTasksOf(const SoftmaxRows& a, const T* y, const T* dy, T* dx, in
       SoftmaxGradColumns<kLog>(y + first, dy + first, a, width, dx + first);
       continue;
     }
-    const int64_t seen = a.Seen(task);
-    if (seen > 0) SoftmaxGradRow<kLog>(y + first, dy + first, seen, a.scale, dx + first);
-    std::fill(dx + first + seen, dx + first + a.n, T());
+    const KeyRange seen = a.Seen(task);
+    const int64_t from = first + seen.begin, count = seen.end - seen.begin;
+    std::fill(dx + first, dx + from, T());
+    if (count > 0) SoftmaxGradRow<kLog>(y + from, dy + from, count, a.scale, dx + from);
+    std::fill(dx + from + count, dx + first + a.n, T());
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "tally/ops/attention_mask.h"
 #include "tally/tensor/dtype.h"
 
 namespace tally {
@@ -14,14 +15,15 @@ struct SoftmaxRows {
   int64_t n = 1;  // the axis
   int64_t inner = 1;
   double scale = 1;
-  int64_t queries = 0;  // above 0: causal, row r is query r % queries
+  int64_t queries = 0;  // above 0: masked, row r is query r % queries
+  AttentionMask mask;
+  const KeyRange* ranges = nullptr;  // of every query; null: without documents
   bool log = false;
 
   // Elements of row r that count; the others are masked.
-  int64_t Seen(int64_t r) const {
-    if (queries == 0) return n;
-    const int64_t seen = r % queries + 1 + n - queries;
-    return seen < 0 ? 0 : seen;
+  KeyRange Seen(int64_t r) const {
+    if (queries == 0) return {0, n};
+    return ranges != nullptr ? ranges[r % queries] : VisibleKeys(mask, queries, n).Of(r % queries);
   }
 };
 

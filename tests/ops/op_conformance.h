@@ -54,7 +54,7 @@ inline Operand Mask(const Shape& shape) { return {Operand::kMask, shape}; }
 
 struct Sample {
   std::string op;
-  std::string attrs;  // "axis=-1 scale=0.5": every field of the op's table
+  std::string attrs;  // "axis=-1 scale=0.5": every field of the op's table that is not optional
   std::vector<Operand> in;
 
   std::string ToString() const {
@@ -149,22 +149,25 @@ inline const OpDef& OpOf(const Sample& sample) {
   return *op;
 }
 
-// Attributes from text. Every field must be given, and nothing else.
+// Attributes from text. Every field that is not optional must be given, and nothing else.
 inline Attrs AttrsOf(const Sample& sample) {
   const OpDef& op = OpOf(sample);
   Attrs attrs;
-  size_t fields = 0;
+  size_t read = 0;
+  bool complete = true;
   const std::vector<std::string> words = absl::StrSplit(sample.attrs, ' ', absl::SkipEmpty());
   for (const AttrField& field : op.attrs == nullptr ? absl::Span<const AttrField>() : op.attrs()) {
     const std::string prefix = absl::StrCat(field.name, "=");
+    bool given = false;
     for (const std::string& word : words) {
       if (word.rfind(prefix, 0) != 0) continue;
       ThrowIfError(ParseAttr(field, absl::string_view(word).substr(prefix.size()), attrs));
-      ++fields;
+      ++read;
+      given = true;
     }
+    complete &= given || field.optional;
   }
-  const size_t wanted = op.attrs == nullptr ? 0 : op.attrs().size();
-  if (fields != wanted || words.size() != wanted) {
+  if (!complete || words.size() != read) {
     ThrowInvalid(
         absl::StrCat("the sample gives other attributes than the op has: ", sample.ToString()));
   }
