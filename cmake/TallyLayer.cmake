@@ -22,7 +22,7 @@ function(tally_layer name)
         # AddressSanitizer sees every access of a kernel already; checking the pointers of each
         # register operation as well takes minutes of compile time a file.
         set(kernels ${sources})
-        list(FILTER kernels INCLUDE REGEX "_(rows|loops)\\.cc$")
+        list(FILTER kernels INCLUDE REGEX "_(rows|loops|tiles)\\.cc$")
         set_source_files_properties(${kernels} PROPERTIES COMPILE_OPTIONS
           -fno-sanitize=null,alignment,object-size,pointer-overflow)
       endif()

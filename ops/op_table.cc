@@ -23,6 +23,7 @@
 #include "tally/ops/optimizer_step.h"
 #include "tally/ops/pool.h"
 #include "tally/ops/reduce.h"
+#include "tally/ops/sdpa.h"
 #include "tally/ops/select.h"
 #include "tally/ops/softmax.h"
 #include "tally/ops/topk.h"
@@ -68,6 +69,7 @@ struct Table {
     Add(ReduceOps());
     Add(TopKOps());
     Add(SoftmaxOps());
+    Add(SdpaOps());
     Add(CrossEntropyOps());
     Add(NormOps());
     Add(DropoutOps());

@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "tally/autograd/tape.h"
+#include "tally/ops/join.h"
+#include "tally/ops/view.h"
 #include "tally/tests/ops/counted.h"
 
 namespace tally {
@@ -88,6 +90,58 @@ TEST(Attention, DropsProbabilitiesWithNumbersOfItsOwn) {
   EXPECT_EQ(random.offset(), 36u);
 }
 
+// The same with k and v repeated for every head of q.
+TEST(Attention, SharesHeadsOfKeysWithoutRepeatingThem) {
+  const Tensor q = WildTensor({DType::kF64, {2, 6, 3, 4}}, 1);
+  const Tensor k = WildTensor({DType::kF64, {2, 2, 5, 4}}, 2);
+  const Tensor v = WildTensor({DType::kF64, {2, 2, 5, 3}}, 3);
+  const auto repeated = [](const Tensor& x) {
+    return Cat({Select(x, 1, 0), Select(x, 1, 0), Select(x, 1, 0), Select(x, 1, 1), Select(x, 1, 1),
+                Select(x, 1, 1)},
+               1);
+  };
+  Tape tape;
+  const Tensor y = Attention(q, k, v, {.causal = true});
+  const Graph graph = tape.Finish();
+  for (const auto& s : graph.storages) {
+    EXPECT_NE(s.bytes, 2 * 6 * 5 * 4 * 8) << "k was repeated";
+  }
+  const auto heads = [&](const Tensor& x) {
+    return Reshape(repeated(x), {2, 6, x.dim(2), x.dim(3)});
+  };
+  const std::vector<double> expected =
+      Attention(q, heads(k), heads(v), {.causal = true}).ToDoubles();
+  const std::vector<double> actual = y.ToDoubles();
+  ASSERT_EQ(y.shape(), Shape({2, 6, 3, 3}));
+  for (size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(actual[i], expected[i], 1e-14);
+}
+
+TEST(Attention, CapsScores) {
+  const Head h{3, 3, 2, 2};
+  const Tensor x = WildTensor({DType::kF64, {3, 2}}, 5);
+  const std::vector<double> values = x.ToDoubles();
+  const std::vector<double> y =
+      Attention(x, x, x, {.causal = true, .scale = 0.7, .softcap = 1.5}).ToDoubles();
+  for (int64_t i = 0; i < h.queries; ++i) {
+    double sum = 0, expected[2] = {0, 0};
+    for (int64_t j = 0; j <= i; ++j) {
+      const double score = values[i * 2] * values[j * 2] + values[i * 2 + 1] * values[j * 2 + 1];
+      const double weight = std::exp(1.5 * std::tanh(0.7 * score / 1.5));
+      sum += weight;
+      for (int c = 0; c < 2; ++c) expected[c] += weight * values[j * 2 + c];
+    }
+    for (int c = 0; c < 2; ++c) EXPECT_NEAR(y[i * 2 + c], expected[c] / sum, 1e-13);
+  }
+}
+
+TEST(Attention, RefusesDropoutWhereItIsFused) {
+  const Tensor q = Tensor::Zeros({DType::kF32, {1, 2, 1, 4}});
+  Random random(1);
+  EXPECT_THAT(MessageOf([&] { FusedAttention(q, q, q, {.dropout = 0.1, .random = &random}); }),
+              HasSubstr("fused_attention: drops no probabilities; use ComposedAttention, or "
+                        "dropout 0: q is f32[1,2,1,4]"));
+}
+
 TEST(Attention, NamesWhatDoesNotFit) {
   const Tensor q = Tensor::Zeros({DType::kF32, {2, 3}}), k = Tensor::Zeros({DType::kF32, {2, 4}});
   EXPECT_EQ(MessageOf([&] { Attention(q, k, k); }),
@@ -95,6 +149,14 @@ TEST(Attention, NamesWhatDoesNotFit) {
             "f32[2,4]");
   EXPECT_THAT(MessageOf([&] { Attention(q, q, q, {.dropout = 0.1}); }),
               HasSubstr("needs a source of random numbers"));
+  EXPECT_THAT(MessageOf([&] { Attention(q, q, q, {.window = -2}); }),
+              HasSubstr("the window is -2; it is a number of keys, or 0 for none"));
+  EXPECT_THAT(MessageOf([&] { Attention(q, q, q, {.softcap = -2}); }),
+              HasSubstr("the softcap is -2; it is positive, or 0 for none"));
+  const Tensor six = Tensor::Zeros({DType::kF32, {6, 2, 3}});
+  const Tensor four = Tensor::Zeros({DType::kF32, {4, 2, 3}});
+  EXPECT_THAT(MessageOf([&] { Attention(six, four, four); }),
+              HasSubstr("the 6 heads of q are no multiple of the 4 heads of k and v"));
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "conformance_samples_attention.h"
 #include "conformance_samples_routing.h"
 #include "conformance_samples_images.h"
 #include "op_conformance.h"
@@ -257,6 +258,7 @@ inline const std::vector<Sample>& Samples() {
     AddContractionSamples(*all);
     AddReduceSamples(*all);
     AddRowSamples(*all);
+    AddAttentionSamples(*all);
     AddImageSamples(*all);
     AddOptimizerSamples(*all);
     AddRoutingSamples(*all);
