@@ -10,6 +10,7 @@
 #include "tally/ops/conv.h"
 #include "tally/ops/copy.h"
 #include "tally/ops/cross_entropy.h"
+#include "tally/ops/cumsum.h"
 #include "tally/ops/dropout.h"
 #include "tally/ops/gather.h"
 #include "tally/ops/group_norm.h"
