@@ -8,6 +8,7 @@
 #include "tally/ops/checks.h"
 #include "tally/ops/copy.h"
 #include "tally/ops/defined.h"
+#include "tally/ops/prod_grad.h"
 #include "tally/ops/reduce_axes.h"
 #include "tally/ops/reduce_plan.h"
 #include "tally/ops/rows.h"
@@ -78,6 +79,7 @@ absl::Status RunSum(const KernelArgs& k) { return RunFold(k, FoldKind::kSum, fal
 absl::Status RunMean(const KernelArgs& k) { return RunFold(k, FoldKind::kSum, true); }
 absl::Status RunMax(const KernelArgs& k) { return RunFold(k, FoldKind::kMax, false); }
 absl::Status RunMin(const KernelArgs& k) { return RunFold(k, FoldKind::kMin, false); }
+absl::Status RunProd(const KernelArgs& k) { return RunFold(k, FoldKind::kProd, false); }
 
 // dx = dy, spread.
 Tensors GradSum(const GradArgs& g) {
@@ -148,6 +150,16 @@ constinit const OpDef kMin = {
     .grads = {{.of = {0}, .reads = In(0) | Out(0), .fn = GradExtreme}},
 };
 
+constinit const OpDef kProd = {
+    .name = "prod",
+    .attrs = ReduceAttrs::Fields,
+    .infer = InferReduce,
+    .cost = PriceReduce,
+    .scratch = ReduceScratch,
+    .kernel = {.cpu = RunProd},
+    .grads = {{.of = {0}, .reads = In(0), .fn = GradProd}},
+};
+
 Tensor Sum(const Tensor& x, const Axes& axes, bool keepdim) {
   return Apply(kSum, {x}, ReduceAttrs{axes, keepdim});
 }
@@ -159,6 +171,9 @@ Tensor Max(const Tensor& x, const Axes& axes, bool keepdim) {
 }
 Tensor Min(const Tensor& x, const Axes& axes, bool keepdim) {
   return Apply(kMin, {x}, ReduceAttrs{axes, keepdim});
+}
+Tensor Prod(const Tensor& x, const Axes& axes, bool keepdim) {
+  return Apply(kProd, {x}, ReduceAttrs{axes, keepdim});
 }
 Tensor SumTo(const Tensor& x, const Shape& shape) {
   RequireDefined("sum_to", {x});
@@ -186,7 +201,7 @@ Tensor SumTo(const Tensor& x, const Shape& shape) {
 }
 
 OpFamily ReduceOps() {
-  static const OpDef* const kOps[] = {&kSum, &kMean, &kMax, &kMin, &kVar, &kArgMax};
+  static const OpDef* const kOps[] = {&kSum, &kMean, &kMax, &kMin, &kProd, &kProdGrad, &kVar, &kArgMax};
   return kOps;
 }
 

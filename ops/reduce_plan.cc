@@ -27,6 +27,21 @@ HWY_BEFORE_NAMESPACE();
 namespace tally {
 namespace HWY_NAMESPACE {
 
+struct ProdFold {
+  template <class V>
+  HWY_INLINE V operator()(V a, V b) const {
+    return hn::Mul(a, b);
+  }
+  template <typename C>
+  static C Scalar(C a, C b) {
+    return a * b;
+  }
+  template <typename C>
+  static constexpr C Identity() {
+    return 1;
+  }
+};
+
 template <class Fold, typename T>
 HWY_NOINLINE ComputeType<T> FoldRun(const T* x, size_t n) {
   using C = ComputeType<T>;
@@ -124,6 +139,8 @@ void FoldTasks(FoldKind kind, DType dtype, const FoldStep& s, const void* x, voi
       return FoldTasksAs<MaxFold>(dtype, s, x, out, begin, end);
     case FoldKind::kMin:
       return FoldTasksAs<MinFold>(dtype, s, x, out, begin, end);
+    case FoldKind::kProd:
+      return FoldTasksAs<ProdFold>(dtype, s, x, out, begin, end);
   }
 }
 

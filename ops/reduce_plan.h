@@ -11,7 +11,7 @@
 
 namespace tally {
 
-enum class FoldKind : uint8_t { kSum, kMax, kMin };
+enum class FoldKind : uint8_t { kSum, kMax, kMin, kProd };
 
 // One step: [outer, n, inner] -> [outer, blocks, inner]. Each block of the middle axis is folded
 // by itself, `block` elements long; the next step folds the blocks.

@@ -170,7 +170,7 @@ inline void AddContractionSamples(std::vector<Sample>& all) {
 }
 
 inline void AddReduceSamples(std::vector<Sample>& all) {
-  for (const char* op : {"sum", "mean", "max", "min"}) {
+  for (const char* op : {"sum", "mean", "max", "min", "prod"}) {
     all.push_back({op, "axes=[] keepdim=false", {X({3, 5})}});
     all.push_back({op, "axes=[0] keepdim=false", {X({3, 5})}});
     all.push_back({op, "axes=[-1] keepdim=true", {X({3, 5})}});
