@@ -3,17 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cmath>
-#include <functional>
-#include <map>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
-#include "tally/autograd/tape.h"
-#include "tally/io/safetensors.h"
 #include "tally/ops/attention.h"
 #include "tally/ops/binary.h"
 #include "tally/ops/copy.h"
@@ -28,16 +21,17 @@
 #include "tally/ops/softmax.h"
 #include "tally/ops/unary.h"
 #include "tally/ops/view.h"
+#include "tally/tests/ops/reference_cases.h"
 
 namespace tally {
 namespace {
 
-using Json = nlohmann::json;
-using In = absl::Span<const Tensor>;
-using Call = std::function<Tensors(In, const Json&)>;
-
-std::vector<int64_t> Dims(const Json& json) { return json.get<std::vector<int64_t>>(); }
-Axes AxesOf(const Json& json) { return Axes(json.get<std::vector<int>>()); }
+using references::AxesOf;
+using references::Call;
+using references::Calls;
+using references::Dims;
+using references::In;
+using references::Json;
 
 Call Unary(Tensor (*fn)(const Tensor&)) {
   return [fn](In x, const Json&) -> Tensors { return {fn(x[0])}; };
@@ -88,7 +82,7 @@ Tensors CallAttention(In x, const Json& a) {
   return {Attention(x[0], x[1], x[2], options)};
 }
 
-void AddElementwise(std::map<std::string, Call>& calls) {
+void AddElementwise(Calls& calls) {
   calls["neg"] = Unary(Neg), calls["abs"] = Unary(Abs), calls["exp"] = Unary(Exp);
   calls["log"] = Unary(Log), calls["sqrt"] = Unary(Sqrt), calls["rsqrt"] = Unary(Rsqrt);
   calls["sin"] = Unary(Sin), calls["cos"] = Unary(Cos), calls["tanh"] = Unary(Tanh);
@@ -121,7 +115,7 @@ void AddElementwise(std::map<std::string, Call>& calls) {
   };
 }
 
-void AddViews(std::map<std::string, Call>& calls) {
+void AddViews(Calls& calls) {
   calls["reshape"] = [](In x, const Json& a) -> Tensors {
     return {Reshape(x[0], Dims(a["shape"]))};
   };
@@ -158,7 +152,7 @@ void AddViews(std::map<std::string, Call>& calls) {
   };
 }
 
-void AddRowsAndContractions(std::map<std::string, Call>& calls) {
+void AddRowsAndContractions(Calls& calls) {
   calls["matmul"] = [](In x, const Json& a) -> Tensors {
     return {MatMul(x[0], x[1], {.a = a.value("a", false), .b = a.value("b", false)})};
   };
@@ -187,9 +181,9 @@ void AddRowsAndContractions(std::map<std::string, Call>& calls) {
   calls["attention"] = CallAttention;
 }
 
-const std::map<std::string, Call>& Calls() {
+const Calls& AllCalls() {
   static const auto* const calls = [] {
-    auto* all = new std::map<std::string, Call>;
+    auto* all = new Calls;
     AddElementwise(*all);
     AddViews(*all);
     AddRowsAndContractions(*all);
@@ -198,105 +192,13 @@ const std::map<std::string, Call>& Calls() {
   return *calls;
 }
 
-Tensor WithView(const Tensor& x, const Json& view) {
-  if (view.is_null()) return x;
-  const std::string kind = view[0];
-  if (kind == "transpose") return Transpose(x, view[1].get<int>(), view[2].get<int>());
-  std::vector<int64_t> args;
-  for (size_t i = 1; i < view.size(); ++i) args.push_back(view[i].get<int64_t>());
-  if (kind == "permute") return Permute(x, Axes(std::vector<int>(args.begin(), args.end())));
-  if (kind == "expand") return Expand(x, Shape(args));
-  return Slice(x, static_cast<int>(args[0]), args[1], args[2], args[3]);
-}
-
-// Relative to the largest element, and to 0.1 at least: sums that cancel keep the error of their
-// terms, which are of order one.
-void ExpectNear(const Tensor& actual, const Tensor& expected, const std::string& what) {
-  ASSERT_EQ(actual.spec(), expected.spec()) << what;
-  const double tolerance = expected.dtype() == DType::kF64 ? 1e-10 : 1e-5;
-  const std::vector<double> a = actual.ToDoubles(), e = expected.ToDoubles();
-  double largest = 0.1;
-  for (double v : e) {
-    if (std::isfinite(v)) largest = std::max(largest, std::abs(v));
-  }
-  for (size_t i = 0; i < e.size(); ++i) {
-    const bool same = a[i] == e[i] || (std::isnan(a[i]) && std::isnan(e[i]));
-    ASSERT_TRUE(same || std::abs(a[i] - e[i]) <= tolerance * largest)
-        << what << ", element " << i << ": " << a[i] << ", PyTorch has " << e[i];
-  }
-}
-
-class Case {
- public:
-  Case(const SafetensorsFile& file, const Json& json)
-      : file_(file), json_(json), name_(json["name"].get<std::string>()) {}
-
-  void Check() const {
-    const auto call = Calls().find(json_["op"].get<std::string>());
-    ASSERT_NE(call, Calls().end()) << "no function for " << json_["op"];
-    const Json& inputs = json_["in"];
-    std::vector<Tensor> leaves, wanted;
-    for (size_t i = 0; i < inputs.size(); ++i) leaves.push_back(Load("in", i));
-    Tape tape;
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      if (inputs[i]["grad"].get<bool>()) wanted.push_back(leaves[i]);
-    }
-    tape.Watch(wanted);
-    std::vector<Tensor> x;
-    for (size_t i = 0; i < inputs.size(); ++i) x.push_back(WithView(leaves[i], inputs[i]["view"]));
-    const Tensors out = call->second(x, json_["attrs"]);
-    ASSERT_EQ(out.size(), json_["out"].get<size_t>()) << name_;
-    for (size_t i = 0; i < out.size(); ++i) ExpectNear(out[i], Load("out", i), name_);
-    if (wanted.empty()) return;
-    const Tensors grads = Gradients(tape, out, wanted);
-    for (size_t i = 0, at = 0; i < inputs.size(); ++i) {
-      if (!inputs[i]["grad"].get<bool>()) continue;
-      ExpectNear(grads[at++], Load("grad", i), absl::StrCat(name_, " gradient ", i));
-    }
-  }
-
- private:
-  Tensor Load(const char* part, size_t i) const {
-    return ValueOrThrow(file_.Load(absl::StrCat(name_, "/", part, i)));
-  }
-
-  Tensors Gradients(Tape& tape, const Tensors& out, const std::vector<Tensor>& wanted) const {
-    if (out.size() == 1) return tape.Gradient(out[0], wanted, {.seed = Load("dy", 0)});
-    Tensor loss;
-    for (size_t i = 0; i < out.size(); ++i) {
-      const Tensor part = Sum(Mul(out[i], Load("dy", i)));
-      loss = loss.defined() ? Add(loss, part) : part;
-    }
-    return tape.Gradient(loss, wanted);
-  }
-
-  const SafetensorsFile& file_;
-  const Json& json_;
-  std::string name_;
-};
-
 class References : public ::testing::TestWithParam<const char*> {};
 
-TEST_P(References, AgreeInValuesAndGradients) {
-  const absl::StatusOr<SafetensorsFile> file = SafetensorsFile::Open(
-      absl::StrCat(TALLY_SOURCE_DIR, "/tests/data/reference_", GetParam(), ".safetensors"));
-  ASSERT_TRUE(file.ok()) << file.status();
-  const std::string* text = file->Metadata("cases");
-  ASSERT_NE(text, nullptr);
-  const Json cases = Json::parse(*text);
-  ASSERT_FALSE(cases.empty());
-  for (const Json& json : cases) {
-    SCOPED_TRACE(json["name"].get<std::string>());
-    try {
-      Case(*file, json).Check();
-    } catch (const Error& error) {
-      ADD_FAILURE() << error.what();
-    }
-  }
-}
+TEST_P(References, AgreeInValuesAndGradients) { references::Check(GetParam(), AllCalls()); }
 
 INSTANTIATE_TEST_SUITE_P(PyTorch, References,
-                         ::testing::Values("elementwise", "matmul", "linear", "reduce", "view", "rows"),
+                         ::testing::Values("elementwise", "matmul", "linear", "reduce", "view",
+                                           "rows"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace
