@@ -4,13 +4,13 @@
 #include <gtest/gtest.h>
 #include <omp.h>
 
-#include <functional>
 #include <string>
 #include <vector>
 
 #include "tally/autograd/tape.h"
 #include "tally/ops/apply.h"
 #include "tally/tests/ops/counted.h"
+#include "tally/tests/ops/row_helpers.h"
 
 namespace tally {
 namespace {
@@ -19,29 +19,6 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 
 constexpr double kEps = 1e-5;
-
-std::string MessageOf(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
-
-std::vector<Numbers> RowsOf(const Tensor& x) {
-  const std::vector<double> values = x.ToDoubles();
-  const size_t n = x.shape()[-1];
-  std::vector<Numbers> rows;
-  for (size_t i = 0; i < values.size(); i += n) {
-    rows.emplace_back(values.begin() + i, values.begin() + i + n);
-  }
-  return rows;
-}
-Numbers NumbersOf(const Tensor& x) {
-  const std::vector<double> values = x.ToDoubles();
-  return Numbers(values.begin(), values.end());
-}
 
 struct Normed {
   Numbers y;
@@ -95,14 +72,6 @@ ParamGrads ParamGradsOf(const std::vector<Numbers>& dy, const std::vector<Number
   return grads;
 }
 
-void ExpectRow(const std::vector<double>& values, size_t first, const Numbers& expected,
-               double tolerance, const std::string& what) {
-  for (size_t i = 0; i < expected.size(); ++i) {
-    EXPECT_TRUE(Close(values[first + i], expected[i].value, tolerance))
-        << what << " at " << first + i << ": " << values[first + i] << " for " << expected[i].value;
-  }
-}
-
 const Shape kShapes[] = {{4}, {3, 5}, {2, 1}, {150, 33}, {2, 3, 1100}};
 
 TEST(LayerNorm, EqualsLoopsInEveryDtype) {
@@ -117,11 +86,10 @@ TEST(LayerNorm, EqualsLoopsInEveryDtype) {
       for (size_t r = 0; r < rows.size(); ++r) {
         const Normed affine = NormOf(rows[r], NumbersOf(w), NumbersOf(b));
         const size_t first = r * rows[r].size();
-        ExpectRow(out[0].ToDoubles(), first, affine.y, 2 * Tolerance(dtype), "y");
-        ExpectRow(plain[0].ToDoubles(), first, NormOf(rows[r], {}, {}).y, 2 * Tolerance(dtype),
-                  "plain");
-        ExpectRow(out[1].ToDoubles(), r, {affine.mean}, stat, "mean");
-        ExpectRow(out[2].ToDoubles(), r, {affine.rstd}, 4 * stat, "rstd");
+        ExpectRow(out[0], first, affine.y, 2 * Tolerance(dtype), "y");
+        ExpectRow(plain[0], first, NormOf(rows[r], {}, {}).y, 2 * Tolerance(dtype), "plain");
+        ExpectRow(out[1], r, {affine.mean}, stat, "mean");
+        ExpectRow(out[2], r, {affine.rstd}, 4 * stat, "rstd");
       }
     }
   }
@@ -142,14 +110,14 @@ TEST(LayerNormGrad, EqualsLoopsInEveryDtype) {
       const double tolerance = (shape[-1] == 1 ? 1000 : 8) * Tolerance(dtype);
       for (size_t r = 0; r < xs.size(); ++r) {
         const size_t first = r * xs[r].size();
-        ExpectRow(dx.ToDoubles(), first, NormGradOf(dys[r], xs[r], mean[r], rstd[r], NumbersOf(w)),
-                  tolerance, "dx");
-        ExpectRow(plain.ToDoubles(), first, NormGradOf(dys[r], xs[r], mean[r], rstd[r], {}),
-                  tolerance, "plain dx");
+        ExpectRow(dx, first, NormGradOf(dys[r], xs[r], mean[r], rstd[r], NumbersOf(w)), tolerance,
+                  "dx");
+        ExpectRow(plain, first, NormGradOf(dys[r], xs[r], mean[r], rstd[r], {}), tolerance,
+                  "plain dx");
       }
       const ParamGrads expected = ParamGradsOf(dys, xs, mean, rstd);
-      ExpectRow(params[0].ToDoubles(), 0, expected.dw, 20 * Tolerance(dtype), "dw");
-      ExpectRow(params[1].ToDoubles(), 0, expected.db, 20 * Tolerance(dtype), "db");
+      ExpectRow(params[0], 0, expected.dw, 20 * Tolerance(dtype), "dw");
+      ExpectRow(params[1], 0, expected.db, 20 * Tolerance(dtype), "db");
     }
   }
 }

@@ -4,13 +4,13 @@
 #include <gtest/gtest.h>
 #include <omp.h>
 
-#include <functional>
 #include <limits>
 #include <vector>
 
 #include "tally/ops/apply.h"
 #include "tally/ops/reduce_axes.h"
 #include "tally/tests/ops/counted.h"
+#include "tally/tests/ops/row_helpers.h"
 
 namespace tally {
 namespace {
@@ -20,19 +20,6 @@ using testing::HasSubstr;
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-
-Tensor F64(const std::vector<double>& values, const Shape& shape) {
-  return Tensor::FromVector(values, shape);
-}
-
-std::string MessageOf(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
 
 // What each output element is made of, by going through all elements of x.
 std::vector<Numbers> GroupsOf(const Tensor& x, uint32_t mask) {

@@ -4,13 +4,13 @@
 #include <gtest/gtest.h>
 #include <omp.h>
 
-#include <functional>
 #include <limits>
 #include <string>
 #include <vector>
 
 #include "tally/ops/apply.h"
 #include "tally/tests/ops/counted.h"
+#include "tally/tests/ops/row_helpers.h"
 
 namespace tally {
 namespace {
@@ -21,19 +21,6 @@ using testing::HasSubstr;
 using testing::IsNan;
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
-
-Tensor F64(const std::vector<double>& values, const Shape& shape) {
-  return Tensor::FromVector(values, shape);
-}
-
-std::string MessageOf(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
 
 // One row by plain loops; nothing beyond the first `seen` entries.
 Numbers SoftmaxOf(const Numbers& x, double scale, size_t seen) {
