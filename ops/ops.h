@@ -23,6 +23,7 @@
 #include "tally/ops/optimizer_step.h"
 #include "tally/ops/pool.h"
 #include "tally/ops/reduce.h"
+#include "tally/ops/rms_norm.h"
 #include "tally/ops/sdpa.h"
 #include "tally/ops/select.h"
 #include "tally/ops/softmax.h"

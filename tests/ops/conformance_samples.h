@@ -11,6 +11,7 @@
 #include "conformance_samples_attention.h"
 #include "conformance_samples_routing.h"
 #include "conformance_samples_images.h"
+#include "conformance_samples_norms.h"
 #include "op_conformance.h"
 
 namespace tally::conformance {
@@ -260,6 +261,7 @@ inline const std::vector<Sample>& Samples() {
     AddRowSamples(*all);
     AddAttentionSamples(*all);
     AddImageSamples(*all);
+    AddNormsSamples(*all);
     AddOptimizerSamples(*all);
     AddRoutingSamples(*all);
     return all;
