@@ -25,6 +25,7 @@
 #include "tally/ops/pool.h"
 #include "tally/ops/reduce.h"
 #include "tally/ops/rms_norm.h"
+#include "tally/ops/rope.h"
 #include "tally/ops/sdpa.h"
 #include "tally/ops/select.h"
 #include "tally/ops/softmax.h"
@@ -76,6 +77,7 @@ struct Table {
     Add(CrossEntropyOps());
     Add(NormOps());
     Add(RmsNormOps());
+    Add(RopeOps());
     Add(DropoutOps());
     Add(OptimizerOps());
   }

@@ -24,6 +24,7 @@
 #include "tally/ops/pool.h"
 #include "tally/ops/reduce.h"
 #include "tally/ops/rms_norm.h"
+#include "tally/ops/rope.h"
 #include "tally/ops/sdpa.h"
 #include "tally/ops/select.h"
 #include "tally/ops/softmax.h"

@@ -22,8 +22,33 @@ inline void AddRmsNormSamples(std::vector<Sample>& all) {
   }
 }
 
+inline void AddRopeSamples(std::vector<Sample>& all) {
+  const auto add = [&](const Shape& shape, const char* where, const char* how,
+                       const char* scaling) {
+    all.push_back(
+        {"rope", absl::StrCat("theta=10000 ", where, " ", how, " ", scaling), {X(shape)}});
+  };
+  const char* const plain =
+      "scaling=none factor=0 low_freq_factor=0 high_freq_factor=0 original_context=0";
+  const char* const linear =
+      "scaling=linear factor=4 low_freq_factor=0 high_freq_factor=0 original_context=0";
+  const char* const llama3 =
+      "scaling=llama3 factor=8 low_freq_factor=1 high_freq_factor=4 original_context=16";
+  add({2, 5, 3, 8}, "axis=-3 dim=0 offset=0 documents=[]", "interleaved=false inverse=false",
+      plain);
+  add({2, 5, 3, 8}, "axis=1 dim=0 offset=7 documents=[]", "interleaved=true inverse=false", linear);
+  add({2, 3, 5, 10}, "axis=-2 dim=6 offset=0 documents=[2,0,3]", "interleaved=false inverse=true",
+      llama3);
+  add({4, 6}, "axis=0 dim=4 offset=0 documents=[]", "interleaved=true inverse=true", plain);
+  add({0, 3, 2, 4}, "axis=-3 dim=0 offset=0 documents=[]", "interleaved=false inverse=false",
+      plain);
+  add({2, 0, 2, 4}, "axis=-3 dim=2 offset=0 documents=[]", "interleaved=true inverse=false",
+      linear);
+}
+
 inline void AddNormsSamples(std::vector<Sample>& all) {
   AddRmsNormSamples(all);
+  AddRopeSamples(all);
 }
 
 }  // namespace tally::conformance

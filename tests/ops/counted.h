@@ -48,6 +48,8 @@ inline bool Less(Counted a, Counted b) {
 }
 inline Counted Exp(Counted a) { return Transcendental(std::exp(a.value)); }
 inline Counted Log(Counted a) { return Transcendental(std::log(a.value)); }
+inline Counted Sin(Counted a) { return Transcendental(std::sin(a.value)); }
+inline Counted Cos(Counted a) { return Transcendental(std::cos(a.value)); }
 inline Counted Rsqrt(Counted a) { return Transcendental(1 / std::sqrt(a.value)); }
 
 using Numbers = std::vector<Counted>;
