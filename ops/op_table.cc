@@ -13,6 +13,7 @@
 #include "tally/ops/cross_entropy.h"
 #include "tally/ops/cumsum.h"
 #include "tally/ops/dropout.h"
+#include "tally/ops/gated.h"
 #include "tally/ops/gather.h"
 #include "tally/ops/group_norm.h"
 #include "tally/ops/grouped_matmul.h"
@@ -52,6 +53,7 @@ struct Table {
   Table() {
     Add(UnaryOps());
     Add(BinaryOps());
+    Add(GatedOps());
     Add(SelectOps());
     Add(CopyOps());
     Add(UpdateOps());

@@ -12,6 +12,7 @@
 #include "tally/ops/cross_entropy.h"
 #include "tally/ops/cumsum.h"
 #include "tally/ops/dropout.h"
+#include "tally/ops/gated.h"
 #include "tally/ops/gather.h"
 #include "tally/ops/group_norm.h"
 #include "tally/ops/grouped_matmul.h"

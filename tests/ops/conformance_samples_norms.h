@@ -46,9 +46,20 @@ inline void AddRopeSamples(std::vector<Sample>& all) {
       linear);
 }
 
+inline void AddGatedSamples(std::vector<Sample>& all) {
+  for (const char* op : {"swiglu", "geglu", "geglu_tanh"}) {
+    for (const Shape& shape :
+         {Shape({5, 7}), Shape({1, 3}), Shape({0, 4}), Shape({}), Shape({67})}) {
+      all.push_back({op, "", {X(shape), X(shape)}});
+      all.push_back({absl::StrCat(op, "_grad"), "", {X(shape), X(shape), X(shape)}});
+    }
+  }
+}
+
 inline void AddNormsSamples(std::vector<Sample>& all) {
   AddRmsNormSamples(all);
   AddRopeSamples(all);
+  AddGatedSamples(all);
 }
 
 }  // namespace tally::conformance
