@@ -16,11 +16,14 @@ Tensor Rsqrt(const Tensor& x);  // 1 / sqrt(x)
 Tensor Sin(const Tensor& x);
 Tensor Cos(const Tensor& x);
 Tensor Tanh(const Tensor& x);
-Tensor Sigmoid(const Tensor& x);   // 1 / (1 + exp(-x))
-Tensor Relu(const Tensor& x);      // saves its output
-Tensor Gelu(const Tensor& x);      // x Phi(x), by erf
-Tensor GeluTanh(const Tensor& x);  // x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) / 2
-Tensor Silu(const Tensor& x);      // x sigmoid(x)
+Tensor Sigmoid(const Tensor& x);    // 1 / (1 + exp(-x))
+Tensor Relu(const Tensor& x);       // saves its output
+Tensor Relu2(const Tensor& x);      // the square of relu
+Tensor Gelu(const Tensor& x);       // x Phi(x), by erf
+Tensor GeluTanh(const Tensor& x);   // x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) / 2
+Tensor Silu(const Tensor& x);       // x sigmoid(x)
+Tensor QuickGelu(const Tensor& x);  // x sigmoid(1.702 x)
+Tensor Softplus(const Tensor& x);   // log(1 + exp(x))
 Tensor Erf(const Tensor& x);
 Tensor Square(const Tensor& x);
 Tensor Reciprocal(const Tensor& x);  // 1 / x

@@ -67,7 +67,8 @@ inline Operand UnaryOperand(const std::string& op, const Shape& shape) {
 inline void AddUnarySamples(std::vector<Sample>& all) {
   for (const char* op :
        {"neg", "abs", "exp", "log", "sqrt", "rsqrt", "sin", "cos", "tanh", "sigmoid", "relu",
-        "gelu", "gelu_tanh", "silu", "erf", "square", "reciprocal"}) {
+        "relu2", "gelu", "gelu_tanh", "silu", "quick_gelu", "softplus", "erf", "square",
+        "reciprocal"}) {
     for (const Shape& shape :
          {Shape({5, 7}), Shape({1, 3}), Shape({0, 4}), Shape({}), Shape({67})}) {
       all.push_back({op, "", {UnaryOperand(op, shape)}});

@@ -84,6 +84,11 @@ inline const std::vector<UnaryCase>& Cases() {
        Ops(1, 0), [](double x) { return x > 0 ? 1.0 : 0.0; }, true,
        // one compare, a select is free
        Ops(1, 0)},
+      {"relu2", Relu2, [](double x) { return x > 0 ? x * x : 0.0; }, -1e15, 1e15, 1, 0,
+       // max, square
+       Ops(2, 0), [](double x) { return x > 0 ? 2 * x : 0.0; }, false,
+       // max, 2, dy
+       Ops(3, 0)},
       // For x < 0 the 1 + erf cancels: an error of one unit in the last place of 1 is left.
       {"gelu", Gelu, [](double x) { return x * Phi(x); }, -6, 6, 1, 1,
        // x / sqrt 2, 1 +, 0.5 x, their product; erf
@@ -101,6 +106,23 @@ inline const std::vector<UnaryCase>& Cases() {
        Ops(3, 1), [](double x) { return Logistic(x) * (1 + x * (1 - Logistic(x))); }, false,
        // s: 3; 1 - s, x, 1 +, s, dy
        Ops(3 + 5, 1)},
+      {"quick_gelu", QuickGelu, [](double x) { return x * Logistic(1.702 * x); }, -12, 12, 1, 0.1,
+       // 1.702 x, 1 +, div; exp
+       Ops(3, 1),
+       [](double x) {
+         const double s = Logistic(1.702 * x);
+         return s + 1.702 * x * s * (1 - s);
+       },
+       false,
+       // s: 3; 1 - s, 1.702 x, their product, 1 +, s, dy
+       Ops(3 + 6, 1)},
+      {"softplus", Softplus,
+       [](double x) { return std::fmax(x, 0) + std::log1p(std::exp(-std::fabs(x))); }, -80, 80, 1,
+       0,
+       // e: abs, neg; u: 1 +; max, u == 1, log times e, u - 1, div, sum; exp and log
+       Ops(2 + 1 + 6, 2), Logistic, false,
+       // neg, 1 +, div; exp
+       Ops(3, 1)},
       {"erf", Erf, [](double x) { return std::erf(x); }, -5, 5, 1, 0, Ops(0, 1),
        [](double x) { return 2 / std::sqrt(kPi) * std::exp(-x * x); }, false,
        // x x, neg, scale, dy; exp
