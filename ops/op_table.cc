@@ -19,6 +19,7 @@
 #include "tally/ops/grouped_matmul.h"
 #include "tally/ops/join.h"
 #include "tally/ops/linear.h"
+#include "tally/ops/logsumexp.h"
 #include "tally/ops/matmul.h"
 #include "tally/ops/moe.h"
 #include "tally/ops/norm.h"
@@ -76,6 +77,7 @@ struct Table {
     Add(TopKOps());
     Add(SoftmaxOps());
     Add(SdpaOps());
+    Add(LogSumExpOps());
     Add(CrossEntropyOps());
     Add(NormOps());
     Add(RmsNormOps());

@@ -18,6 +18,7 @@
 #include "tally/ops/grouped_matmul.h"
 #include "tally/ops/join.h"
 #include "tally/ops/linear.h"
+#include "tally/ops/logsumexp.h"
 #include "tally/ops/matmul.h"
 #include "tally/ops/moe.h"
 #include "tally/ops/norm.h"

@@ -56,10 +56,23 @@ inline void AddGatedSamples(std::vector<Sample>& all) {
   }
 }
 
+inline void AddLogSumExpSamples(std::vector<Sample>& all) {
+  const auto add = [&](const Shape& shape, const char* attrs) {
+    all.push_back({"logsumexp", attrs, {X(shape)}});
+  };
+  add({3, 5}, "axis=-1 keepdim=false");
+  add({3, 5}, "axis=0 keepdim=true");
+  add({2, 3, 4}, "axis=1 keepdim=false");
+  add({4, 1}, "axis=-1 keepdim=true");
+  add({0, 4}, "axis=1 keepdim=false");
+  add({3, 0}, "axis=0 keepdim=false");
+}
+
 inline void AddNormsSamples(std::vector<Sample>& all) {
   AddRmsNormSamples(all);
   AddRopeSamples(all);
   AddGatedSamples(all);
+  AddLogSumExpSamples(all);
 }
 
 }  // namespace tally::conformance
