@@ -19,6 +19,7 @@
 #include "tally/ops/join.h"
 #include "tally/ops/linear.h"
 #include "tally/ops/logsumexp.h"
+#include "tally/ops/losses.h"
 #include "tally/ops/matmul.h"
 #include "tally/ops/moe.h"
 #include "tally/ops/norm.h"
