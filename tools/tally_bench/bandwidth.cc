@@ -40,7 +40,7 @@ Case Forward(const std::string& name, const Shape& shape, double arrays, UnaryFn
           }};
 }
 
-Case Backward(const std::string& name, const Shape& shape, UnaryFn fn) {
+Case Backward(const std::string& name, const Shape& shape, UnaryFn fn, double arrays = 3) {
   return {name, [=](const std::string& n, const Settings& settings) {
             const Tensor x = RandomInput(shape, 1), dy = RandomInput(shape, 2);
             Tape tape;
@@ -51,7 +51,7 @@ Case Backward(const std::string& name, const Shape& shape, UnaryFn fn) {
               const Tensor dx = tape.Gradient(y, x, {.seed = dy, .retain = true});
               return Now() - start;
             };
-            const double bytes = 3.0 * 4 * static_cast<double>(shape.numel());
+            const double bytes = arrays * 4 * static_cast<double>(shape.numel());
             return std::vector<Result>{
                 {n, "backward", "GB_per_s", GigabytesPerSecond(bytes, Repeat(settings, once))}};
           }};
@@ -79,10 +79,15 @@ Tensor Norm(const Tensor& x) {
   return LayerNorm(x, weight, bias);
 }
 
+Tensor Rms(const Tensor& x) {
+  static const Tensor weight = Tensor::Ones({DType::kF32, {1024}});
+  return RmsNorm(x, weight);
+}
+
 }  // namespace
 
 std::vector<Case> BandwidthCases() {
-  const Shape flat{kElements}, rows{16384, 1024};
+  const Shape flat{kElements}, rows{16384, 1024}, heads{4, 1024, 32, 128};
   const auto other = std::make_shared<Tensor>();
   const auto with_other = [other](Tensor (*op)(const Tensor&, const Tensor&)) {
     return [other, op](const Tensor& x) {
@@ -91,6 +96,7 @@ std::vector<Case> BandwidthCases() {
     };
   };
   const UnaryFn softmax = [](const Tensor& x) { return Softmax(x); };
+  const UnaryFn rope = [](const Tensor& x) { return Rope(x); };
   return {
       Forward("bw.copy.64MB", flat, 2, [](const Tensor& x) { return CopyOf(x); }),
       Forward("bw.add.64MB", flat, 3, with_other(Add)),
@@ -101,10 +107,16 @@ std::vector<Case> BandwidthCases() {
       Forward("bw.exp.64MB", flat, 2, Exp),
       Forward("bw.softmax.64MB", rows, 2, softmax),
       Forward("bw.layernorm.64MB", rows, 2, Norm),
+      Forward("bw.rmsnorm.64MB", rows, 2, Rms),
+      Forward("bw.rope.64MB", heads, 2, rope),
+      Forward("bw.swiglu.64MB", flat, 3, with_other(SwiGlu)),
       Forward("bw.sum.64MB", flat, 1, [](const Tensor& x) { return Sum(x); }),
       Backward("bw.gelu.64MB.backward", flat, Gelu),
       Backward("bw.softmax.64MB.backward", rows, softmax),
       Backward("bw.layernorm.64MB.backward", rows, Norm),
+      Backward("bw.rmsnorm.64MB.backward", rows, Rms),
+      Backward("bw.rope.64MB.backward", heads, rope, 2),
+      Backward("bw.swiglu.64MB.backward", flat, with_other(SwiGlu), 5),
       MemcpyReference(),
   };
 }
