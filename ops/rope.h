@@ -9,11 +9,11 @@
 //
 // Scaling, for contexts longer than those trained on:
 //   linear   f_i / factor (Chen et al., 2023)
-//   llama3   by the wavelength w = 2 pi / f_i, as Meta published with Llama 3.1. With the context
-//   C:
-//            f_i where w < C / high_freq_factor, f_i / factor where w > C / low_freq_factor,
-//            between them (1 - s) f_i / factor + s f_i with s = (C / w - low_freq_factor) /
-//            (high_freq_factor - low_freq_factor)
+//   llama3   by the wavelength w = 2 pi / f_i, as Meta published with Llama 3.1. In a context of C:
+//            f_i           where w < C / high_freq_factor
+//            f_i / factor  where w > C / low_freq_factor
+//            (1 - s) f_i / factor + s f_i between,
+//            s = (C / w - low_freq_factor) / (high_freq_factor - low_freq_factor)
 //
 // The gradient is the inverse rotation, the same op with `inverse` flipped: it reads nothing and is
 // differentiable again. Angles and sines are made in double. x may be a view with a unit stride
