@@ -81,9 +81,11 @@ void MaxPlanes(const PoolPlanes& p, int64_t begin, int64_t end, const T* x, T* y
       for (int64_t first = 0; first < p.w.out; first += kPoolTile) {
         const int64_t width = std::min(kPoolTile, p.w.out - first);
         MaxTile(p, x + plane * p.h.in * p.w.in, row, first, width, best, from);
+        const uint32_t kernel = static_cast<uint32_t>(p.w.kernel);
         for (int64_t k = 0; k < width; ++k) {
-          const int64_t r = row * p.h.stride + p.h.offset(from[k] / p.w.kernel);
-          const int64_t c = (first + k) * p.w.stride + p.w.offset(from[k] % p.w.kernel);
+          const uint32_t tap = static_cast<uint32_t>(from[k]);  // 32 bits divide faster
+          const int64_t r = row * p.h.stride + p.h.offset(tap / kernel);
+          const int64_t c = (first + k) * p.w.stride + p.w.offset(tap % kernel);
           y[at + first + k] = Store<T>(best[k]);
           index[at + first + k] = r * p.w.in + c;
         }
