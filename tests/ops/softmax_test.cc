@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tally/ops/apply.h"
+#include "tally/ops/view.h"
 #include "tally/tests/ops/counted.h"
 #include "tally/tests/ops/row_helpers.h"
 
@@ -160,6 +161,21 @@ TEST(Softmax, CountsACausalSquareInFull) {
             *PriceOf(kSoftmax, {spec}, SoftmaxAttrs{-1, 1, false}));
 }
 
+TEST(Softmax, SharesWeightAmongTheVisibleKeysOfADocument) {
+  const Tensor x = Tensor::Zeros({DType::kF64, {2, 4, 4}});
+  const Tensor y = Softmax(x, {.causal = true, .window = 2, .documents = {3, 1}});
+  EXPECT_THAT(Select(y, 0, 1).ToDoubles(), ElementsAre(1, 0, 0, 0,      //
+                                                       0.5, 0.5, 0, 0,  //
+                                                       0, 0.5, 0.5, 0,  //
+                                                       0, 0, 0, 1));
+  const Tensor both = Softmax(Select(x, 0, 0), {.window = 2});
+  const double third = 1.0 / 3;
+  EXPECT_THAT(both.ToDoubles(), ElementsAre(0.5, 0.5, 0, 0,          //
+                                            third, third, third, 0,  //
+                                            0, third, third, third,  //
+                                            0, 0, 0.5, 0.5));
+}
+
 TEST(Softmax, ShowsAQueryOnlyTheKeysUpToItsOwn) {
   const Tensor y = Softmax(Tensor::Zeros({DType::kF64, {3, 3}}), {.causal = true});
   EXPECT_THAT(y.ToVector<double>(), ElementsAre(1, 0, 0, 0.5, 0.5, 0, 1.0 / 3, 1.0 / 3, 1.0 / 3));
@@ -240,6 +256,13 @@ TEST(Softmax, TakesShapesWithoutElements) {
 TEST(Softmax, NamesWhatItCannotDo) {
   const Tensor x = Tensor::Zeros({DType::kF32, {2, 3}});
   EXPECT_THAT(MessageOf([&] { Softmax(x, {.axis = 2}); }), HasSubstr("softmax: axis 2 is outside"));
+  EXPECT_THAT(MessageOf([&] { Softmax(x, {.axis = 0, .window = 2}); }),
+              HasSubstr("softmax: a window wants the last axis; transpose first: x is f32[2,3]"));
+  EXPECT_THAT(MessageOf([&] {
+                Softmax(x, {.documents = {2, 1}});
+              }),
+              HasSubstr("documents want as many queries as keys, not 2 against 3"));
+  EXPECT_THAT(MessageOf([&] { Softmax(x, {.window = -1}); }), HasSubstr("the window is -1"));
   EXPECT_THAT(MessageOf([&] { Softmax(x, {.axis = 0, .causal = true}); }),
               HasSubstr("softmax: causal wants the last axis; transpose first: x is f32[2,3]"));
   EXPECT_THAT(MessageOf([&] {
