@@ -50,8 +50,8 @@ std::string Line(const Result& result, int threads) {
 
 std::vector<Case> AllCases() {
   std::vector<Case> all;
-  for (auto part :
-       {ChainCases, TrainingCases, BandwidthCases, OptimizerCases, GemmCases, ConvCases}) {
+  for (auto part : {ChainCases, TrainingCases, AttentionCases, BandwidthCases, OptimizerCases,
+                    GemmCases, ConvCases}) {
     for (Case& c : part()) all.push_back(std::move(c));
   }
   return all;

@@ -39,6 +39,7 @@ std::vector<Case> BandwidthCases();
 std::vector<Case> OptimizerCases();
 std::vector<Case> GemmCases();
 std::vector<Case> ConvCases();
+std::vector<Case> AttentionCases();
 
 // A product as the shared list of shapes names it: NN is A(M,K)·B(K,N), NT has B stored (N,K), TN
 // has A stored (K,M).
