@@ -1,8 +1,10 @@
 #include "tally/io/model_config.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "tally/io/json.h"
 
 namespace tally {
@@ -77,6 +79,31 @@ class Reader {
     return absl::OkStatus();
   }
 
+  absl::Status Texts(absl::string_view key, std::vector<std::string>* target) {
+    const Json* value = Take(key);
+    if (value == nullptr || !value->is(Json::Kind::kArray)) return Bad(key, "a list of strings");
+    target->clear();
+    for (const Json& element : value->array()) {
+      if (!element.is(Json::Kind::kString)) return Bad(key, "a list of strings");
+      target->push_back(element.string());
+    }
+    return absl::OkStatus();
+  }
+
+  static absl::Status Missing(absl::string_view key) {
+    return absl::InvalidArgumentError(absl::StrCat("config: \"", key, "\" is missing"));
+  }
+  // The value of a key, null when there is none.
+  const Json* Take(absl::string_view key) {
+    for (size_t i = 0; i < taken_.size(); ++i) {
+      if (object_.object()[i].first != key) continue;
+      taken_[i] = true;
+      return &object_.object()[i].second;
+    }
+    return nullptr;
+  }
+  bool Has(absl::string_view key) const { return object_.Find(key) != nullptr; }
+
   // After everything known was taken.
   absl::Status Finish() const {
     for (size_t i = 0; i < taken_.size(); ++i) {
@@ -89,17 +116,6 @@ class Reader {
   }
 
  private:
-  const Json* Take(absl::string_view key) {
-    for (size_t i = 0; i < taken_.size(); ++i) {
-      if (object_.object()[i].first != key) continue;
-      taken_[i] = true;
-      return &object_.object()[i].second;
-    }
-    return nullptr;
-  }
-  static absl::Status Missing(absl::string_view key) {
-    return absl::InvalidArgumentError(absl::StrCat("config: \"", key, "\" is missing"));
-  }
   static absl::Status Bad(absl::string_view key, absl::string_view wanted) {
     return absl::InvalidArgumentError(absl::StrCat("config: \"", key, "\" must be ", wanted));
   }
@@ -108,17 +124,63 @@ class Reader {
   std::vector<bool> taken_;
 };
 
-absl::StatusOr<FamilyConfig> ReadGpt2(Reader& reader) {
-  Gpt2Config c;
-  TALLY_RETURN_IF_ERROR(reader.Size("vocab", 1, &c.vocab));
-  TALLY_RETURN_IF_ERROR(reader.Size("context", 1, &c.context));
-  TALLY_RETURN_IF_ERROR(reader.Size("width", 1, &c.width));
-  TALLY_RETURN_IF_ERROR(reader.Size("layers", 1, &c.layers, kMaxLayers));
-  TALLY_RETURN_IF_ERROR(reader.Size("heads", 1, &c.heads));
-  TALLY_RETURN_IF_ERROR(reader.Size("inner", 0, &c.inner));
-  TALLY_RETURN_IF_ERROR(reader.Number("dropout", &c.dropout));
-  TALLY_RETURN_IF_ERROR(reader.Number("eps", &c.eps));
+// Reads one field of a transformer if it is there.
+struct ReadField {
+  Reader& reader;
+  TransformerConfig& config;
+  const char* name;
+  absl::Status operator()(int64_t TransformerConfig::*member) const {
+    if (!reader.Has(name)) return absl::OkStatus();
+    const bool layers = absl::string_view(name) == "layers";
+    return reader.Size(name, 0, &(config.*member), layers ? kMaxLayers : kMaxSize);
+  }
+  absl::Status operator()(double TransformerConfig::*member) const {
+    return reader.Number(name, &(config.*member));
+  }
+  absl::Status operator()(bool TransformerConfig::*member) const {
+    return reader.Bool(name, &(config.*member));
+  }
+  absl::Status operator()(const EnumField& field) const {
+    std::optional<std::string> text;
+    TALLY_RETURN_IF_ERROR(reader.Text(name, &text));
+    if (!text || SetField(config, name, *text)) return absl::OkStatus();
+    std::vector<std::string> values(field.names, field.names + CountNames(field));
+    return absl::InvalidArgumentError(
+        absl::StrCat("config: \"", name, "\" must be one of ", absl::StrJoin(values, ", ")));
+  }
+  static size_t CountNames(const EnumField& field) {
+    size_t n = 0;
+    while (field.names[n] != nullptr) ++n;
+    return n;
+  }
+};
+
+// Of these no file may be without.
+std::vector<const char*> SizeKeys(const TransformerConfig& config) {
+  if (config.takes_images()) return {"width", "layers", "heads", "image", "patch", "classes"};
+  return {"vocab", "context", "width", "layers", "heads", "inner"};
+}
+
+absl::StatusOr<FamilyConfig> ReadTransformer(Family family, Reader& reader) {
+  TransformerConfig c = FamilyDefaults(family);
+  for (const char* key : SizeKeys(c)) {
+    if (!reader.Has(key)) return Reader::Missing(key);
+  }
+  for (const TransformerField& field : TransformerFields()) {
+    TALLY_RETURN_IF_ERROR(std::visit(ReadField{reader, c, field.name}, field.member));
+  }
   return c;
+}
+
+absl::Status ReadLora(const Json& json, LoraOptions* lora) {
+  Reader reader(json);
+  int64_t seed = 0;
+  TALLY_RETURN_IF_ERROR(reader.Size("rank", 1, &lora->rank));
+  TALLY_RETURN_IF_ERROR(reader.Number("alpha", &lora->alpha));
+  if (reader.Has("seed")) TALLY_RETURN_IF_ERROR(reader.Size("seed", 0, &seed, INT64_MAX));
+  lora->seed = static_cast<uint64_t>(seed);
+  if (reader.Has("layers")) TALLY_RETURN_IF_ERROR(reader.Texts("layers", &lora->layers));
+  return reader.Finish();
 }
 
 absl::StatusOr<FamilyConfig> ReadMlp(Reader& reader) {
@@ -150,7 +212,8 @@ absl::StatusOr<FamilyConfig> ReadTwoLayer(Reader& reader) {
 }
 
 absl::StatusOr<FamilyConfig> ReadFamily(absl::string_view family, Reader& reader) {
-  if (family == "gpt2") return ReadGpt2(reader);
+  Family transformer;
+  if (FamilyFromName(family, &transformer)) return ReadTransformer(transformer, reader);
   if (family == "mlp") return ReadMlp(reader);
   if (family == "cruncher") return ReadCruncher(reader);
   if (family == "two-layer") return ReadTwoLayer(reader);
@@ -159,9 +222,14 @@ absl::StatusOr<FamilyConfig> ReadFamily(absl::string_view family, Reader& reader
 }
 
 // Sizes that do not fit each other, found by making the model without bytes.
-absl::Status CheckSizes(const FamilyConfig& family) {
+absl::Status CheckSizes(const ModelConfig& config) {
   try {
-    CountParameters(family);
+    Parameters parameters(Random(0, RandomStream::kInit), DType::kF32, kMeta);
+    if (config.lora.rank > 0) parameters.Adapt(config.lora);
+    MakeModel(parameters, config.family);
+    if (config.lora.rank > 0 && parameters.adapted().empty()) {
+      return absl::InvalidArgumentError("config: \"lora\": the model has none of these layers");
+    }
   } catch (const Error& e) {
     return absl::InvalidArgumentError(absl::StrCat("config: ", e.what()));
   }
@@ -170,10 +238,25 @@ absl::Status CheckSizes(const FamilyConfig& family) {
 
 struct Writer {
   Json& json;
-  void operator()(const Gpt2Config& c) {
-    json.Add("vocab", c.vocab).Add("context", c.context).Add("width", c.width);
-    json.Add("layers", c.layers).Add("heads", c.heads).Add("inner", c.ff());
-    json.Add("dropout", c.dropout).Add("eps", c.eps);
+  void operator()(const TransformerConfig& c) {
+    const TransformerConfig defaults = FamilyDefaults(c.family);
+    const std::vector<const char*> sizes = SizeKeys(c);
+    for (const TransformerField& field : TransformerFields()) {
+      const absl::string_view name = field.name;
+      const bool always = name == "dropout" || name == "eps" ||
+                          std::find(sizes.begin(), sizes.end(), name) != sizes.end();
+      std::visit(
+          [&](const auto& member) {
+            if constexpr (std::is_same_v<std::decay_t<decltype(member)>, EnumField>) {
+              if (always || member.get(c) != member.get(defaults))
+                json.Add(field.name, member.names[member.get(c)]);
+            } else {
+              if (name == "inner") return static_cast<void>(json.Add("inner", c.Inner()));
+              if (always || c.*member != defaults.*member) json.Add(field.name, c.*member);
+            }
+          },
+          field.member);
+    }
   }
   void operator()(const MlpConfig& c) {
     Json sizes = Json::Array();
@@ -196,6 +279,23 @@ std::string ModelConfigJson(const ModelConfig& config) {
   if (config.sequence) json.Add("sequence", *config.sequence);
   if (config.dtype) json.Add("dtype", Name(*config.dtype));
   if (config.optimizer) json.Add("optimizer", *config.optimizer);
+  if (!config.documents.empty()) {
+    Json documents = Json::Array();
+    for (int64_t length : config.documents) documents.Append(length);
+    json.Add("documents", documents);
+  }
+  if (config.lora.rank > 0) {
+    Parameters parameters(Random(0, RandomStream::kInit), DType::kF32, kMeta);
+    parameters.Adapt(config.lora);
+    MakeModel(parameters, config.family);
+    if (parameters.adapted().empty()) ThrowInvalid("config: no layer of the model gets adapters");
+    Json layers = Json::Array();
+    for (const std::string& layer : parameters.adapted()) layers.Append(layer);
+    Json lora = Json::Object();
+    lora.Add("rank", config.lora.rank).Add("alpha", config.lora.alpha);
+    lora.Add("seed", static_cast<int64_t>(config.lora.seed)).Add("layers", layers);
+    json.Add("lora", lora);
+  }
   return json.Dump();
 }
 
@@ -214,6 +314,15 @@ absl::StatusOr<ModelConfig> ParseModelConfig(absl::string_view text) {
   TALLY_RETURN_IF_ERROR(reader.OptionalSize("sequence", &config.sequence));
   TALLY_RETURN_IF_ERROR(reader.Text("dtype", &dtype));
   TALLY_RETURN_IF_ERROR(reader.Text("optimizer", &config.optimizer));
+  if (reader.Has("documents")) {
+    TALLY_RETURN_IF_ERROR(reader.Sizes("documents", &config.documents));
+  }
+  if (const Json* lora = reader.Take("lora"); lora != nullptr) {
+    if (!lora->is(Json::Kind::kObject)) {
+      return absl::InvalidArgumentError("config: \"lora\" must be an object");
+    }
+    TALLY_RETURN_IF_ERROR(ReadLora(*lora, &config.lora));
+  }
   if (dtype) {
     config.dtype = DTypeFromName(*dtype);
     if (!config.dtype) {
@@ -221,7 +330,7 @@ absl::StatusOr<ModelConfig> ParseModelConfig(absl::string_view text) {
     }
   }
   TALLY_RETURN_IF_ERROR(reader.Finish());
-  TALLY_RETURN_IF_ERROR(CheckSizes(config.family));
+  TALLY_RETURN_IF_ERROR(CheckSizes(config));
   return config;
 }
 

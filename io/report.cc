@@ -112,17 +112,19 @@ std::vector<FlopRule> Rules(const Report& report) {
   std::vector<FlopRule> rules = {
       ProductRule(nd, factor, "N", p.parameters, p.tokens),
       ProductRule(nd + "_non_embedding", factor, "N(without look-up tables)", matrix, p.tokens)};
-  const auto* gpt2 =
-      report.source.family ? std::get_if<Gpt2Config>(&*report.source.family) : nullptr;
-  if (gpt2 != nullptr && report.source.sequence) {
+  const auto* model =
+      report.source.family ? std::get_if<TransformerConfig>(&*report.source.family) : nullptr;
+  if (model != nullptr && report.source.sequence) {
     // Chowdhery et al. 2022 (PaLM), appendix B: 6N + 12·L·H·Q·T a token.
-    const int64_t attention = (backward ? 12 : 4) * gpt2->layers * gpt2->width;
+    const int64_t width = model->heads * model->HeadDim();
+    const int64_t attention = (backward ? 12 : 4) * model->layers * width;
     FlopRule rule;
     rule.name = nd + "_attention";
     rule.formula =
-        absl::StrCat("(", factor, "·N + ", backward ? 12 : 4, "·L·d·T)·D = (", factor, "·",
-                     ToGrouped(p.parameters), " + ", backward ? 12 : 4, "·", gpt2->layers, "·",
-                     gpt2->width, "·", *report.source.sequence, ")·", ToGrouped(p.tokens));
+        absl::StrCat("(", factor, "·N + ", backward ? 12 : 4,
+                     width == model->width ? "·L·d·T)·D = (" : "·L·H·Q·T)·D = (", factor, "·",
+                     ToGrouped(p.parameters), " + ", backward ? 12 : 4, "·", model->layers, "·",
+                     width, "·", *report.source.sequence, ")·", ToGrouped(p.tokens));
     rule.flops = (p.parameters * factor + Count(attention) * *report.source.sequence) * p.tokens;
     rules.push_back(rule);
   }

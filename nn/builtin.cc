@@ -6,13 +6,11 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "tally/nn/model.h"
+#include "tally/nn/presets.h"
+#include "tally/tensor/check.h"
 
 namespace tally {
 namespace {
-
-Gpt2Config Gpt2Of(int64_t width, int64_t layers, int64_t heads) {
-  return {.width = width, .layers = layers, .heads = heads};
-}
 
 absl::Status BadSizes(absl::string_view name, absl::string_view wanted) {
   return absl::InvalidArgumentError(absl::StrCat("model ", name, ": wanted sizes as in ", wanted));
@@ -29,37 +27,43 @@ std::optional<std::vector<int64_t>> ParseSizes(absl::string_view text) {
   return sizes;
 }
 
-absl::StatusOr<FamilyConfig> WithGpt2Sizes(absl::string_view name, Gpt2Config config,
-                                           absl::string_view sizes) {
-  constexpr absl::string_view kWanted = "gpt2:layers=2,width=128,heads=4,vocab=256,context=64";
-  for (absl::string_view part : absl::StrSplit(sizes, ',')) {
-    const std::pair<absl::string_view, absl::string_view> pair =
-        absl::StrSplit(part, absl::MaxSplits('=', 1));
-    const std::pair<absl::string_view, int64_t*> fields[] = {
-        {"layers", &config.layers}, {"width", &config.width},     {"heads", &config.heads},
-        {"vocab", &config.vocab},   {"context", &config.context}, {"inner", &config.inner}};
-    bool found = false;
-    for (const auto& [field, target] : fields) {
-      if (pair.first != field) continue;
-      found = absl::SimpleAtoi(pair.second, target) && *target >= 1;
+absl::StatusOr<FamilyConfig> WithFields(absl::string_view name, TransformerConfig config,
+                                        absl::string_view fields) {
+  absl::Status status = SetFields(config, fields);
+  if (fields.empty()) status = absl::InvalidArgumentError("there are none");
+  if (status.ok()) {
+    try {
+      config.Check();
+      return config;
+    } catch (const Error& e) {
+      return absl::InvalidArgumentError(absl::StrCat("model ", name, ": ", e.what()));
     }
-    if (!found) return BadSizes(name, kWanted);
   }
-  return config;
+  std::vector<std::string> names;
+  for (const TransformerField& field : TransformerFields()) names.push_back(field.name);
+  return absl::InvalidArgumentError(absl::StrCat("model ", name, ": ", status.message(),
+                                                 "; wanted fields as in gpt2:layers=2,width=128; ",
+                                                 "there are ", absl::StrJoin(names, ", ")));
+}
+
+std::string About(const Preset& preset) {
+  const TransformerConfig c = PresetConfig(preset);
+  return absl::StrCat(preset.about, ": d ", c.width, ", L ", c.layers, ", H ", c.heads,
+                      c.KvHeads() == c.heads ? "" : absl::StrCat("/", c.KvHeads()));
 }
 
 }  // namespace
 
 const std::vector<Builtin>& Builtins() {
-  static const std::vector<Builtin>* const list = new std::vector<Builtin>{
-      {"gpt2", "GPT-2 small: d 768, L 12, H 12, V 50257, T 1024"},
-      {"gpt2-medium", "GPT-2 medium: d 1024, L 24, H 16"},
-      {"gpt2-large", "GPT-2 large: d 1280, L 36, H 20"},
-      {"gpt2-xl", "GPT-2 XL: d 1600, L 48, H 25"},
-      {"cruncher", "deep linear net, cruncher:WIDTH,LAYERS (default 64,2)"},
-      {"mlp", "multi-layer perceptron, mlp:IN,HIDDEN...,OUT (default 784,512,512,10)"},
-      {"two-layer", "two linear layers, two-layer:IN,OUT (default 256,64)"},
-  };
+  static const std::vector<Builtin>* const list = [] {
+    auto* const builtins = new std::vector<Builtin>;
+    for (const Preset& preset : Presets()) builtins->push_back({preset.name, About(preset)});
+    builtins->push_back({"cruncher", "deep linear net, cruncher:WIDTH,LAYERS (default 64,2)"});
+    builtins->push_back(
+        {"mlp", "multi-layer perceptron, mlp:IN,HIDDEN...,OUT (default 784,512,512,10)"});
+    builtins->push_back({"two-layer", "two linear layers, two-layer:IN,OUT (default 256,64)"});
+    return builtins;
+  }();
   return *list;
 }
 
@@ -68,14 +72,10 @@ absl::StatusOr<FamilyConfig> BuiltinConfig(absl::string_view name) {
       absl::StrSplit(name, absl::MaxSplits(':', 1));
   const absl::string_view base = parts.first, text = parts.second;
   const bool sized = name.find(':') != absl::string_view::npos;
-  const std::pair<absl::string_view, Gpt2Config> gpts[] = {{"gpt2", Gpt2Of(768, 12, 12)},
-                                                           {"gpt2-medium", Gpt2Of(1024, 24, 16)},
-                                                           {"gpt2-large", Gpt2Of(1280, 36, 20)},
-                                                           {"gpt2-xl", Gpt2Of(1600, 48, 25)}};
-  for (const auto& [gpt, config] : gpts) {
-    if (base != gpt) continue;
-    if (!sized) return config;
-    return WithGpt2Sizes(name, config, text);
+  for (const Preset& preset : Presets()) {
+    if (base != preset.name) continue;
+    if (!sized) return PresetConfig(preset);
+    return WithFields(name, PresetConfig(preset), text);
   }
   const std::optional<std::vector<int64_t>> sizes = sized ? ParseSizes(text) : std::nullopt;
   if (base == "mlp") {

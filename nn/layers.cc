@@ -3,7 +3,6 @@
 #include <cmath>
 
 #include "tally/ops/ops.h"
-#include "tally/ops/recorder.h"
 
 namespace tally {
 
@@ -20,10 +19,16 @@ LinearLayer::LinearLayer(Parameters& parameters, const std::string& name, int64_
     weight_ = parameters.Uniform(weight, shape, bound);
     if (options.bias) bias_ = parameters.Uniform(bias, {out}, bound);
   }
+  adapter_ = parameters.AdapterFor(name, in, out);
 }
 
 Tensor LinearLayer::operator()(const Tensor& x) const {
-  return Linear(x, weight_, bias_, /*transpose_weight=*/!in_out_);
+  const Tensor y = Linear(x, weight_, bias_, /*transpose_weight=*/!in_out_);
+  if (!adapter_.a.defined()) return y;
+  // The scale goes where the rows are shortest.
+  Tensor low = Linear(x, adapter_.a);
+  if (adapter_.scale != 1) low = Mul(low, adapter_.scale);
+  return Add(y, Linear(low, adapter_.b));
 }
 
 EmbeddingLayer::EmbeddingLayer(Parameters& parameters, const std::string& name, int64_t rows,
@@ -32,14 +37,19 @@ EmbeddingLayer::EmbeddingLayer(Parameters& parameters, const std::string& name, 
 
 Tensor EmbeddingLayer::operator()(const Tensor& ids) const { return GatherRows(weight_, ids); }
 
-LayerNormLayer::LayerNormLayer(Parameters& parameters, const std::string& name, int64_t width,
-                               double eps)
-    : weight_(parameters.Full(name + ".weight", {width}, 1)),
-      bias_(parameters.Full(name + ".bias", {width}, 0)),
-      eps_(eps) {}
+NormLayer::NormLayer(Parameters& parameters, const std::string& name, int64_t width,
+                     const NormOptions& options)
+    : options_(options) {
+  const bool rms = options.kind == NormKind::kRmsNorm;
+  weight_ = parameters.Full(name + ".weight", {width}, rms ? 1 - options.offset : 1);
+  if (!rms) bias_ = parameters.Full(name + ".bias", {width}, 0);
+}
 
-Tensor LayerNormLayer::operator()(const Tensor& x) const {
-  return LayerNorm(x, weight_, bias_, eps_);
+Tensor NormLayer::operator()(const Tensor& x) const {
+  if (options_.kind == NormKind::kRmsNorm) {
+    return RmsNorm(x, weight_, {.eps = options_.eps, .offset = options_.offset});
+  }
+  return LayerNorm(x, weight_, bias_, options_.eps);
 }
 
 Tensor DropoutIf(const Tensor& x, double p, Random* random) {

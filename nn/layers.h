@@ -7,6 +7,7 @@
 #include <string>
 
 #include "tally/nn/parameters.h"
+#include "tally/nn/transformer_config.h"
 
 namespace tally {
 
@@ -18,6 +19,7 @@ struct LinearOptions {
   double std = 0;       // of the normal initialisation; 0: uniform in ±1/sqrt(in), as PyTorch
 };
 
+// With an adapter (see lora.h) where Parameters gives it one.
 class LinearLayer {
  public:
   LinearLayer() = default;
@@ -31,6 +33,7 @@ class LinearLayer {
  private:
   Tensor weight_, bias_;
   bool in_out_ = false;
+  Parameters::Adapter adapter_;
 };
 
 class EmbeddingLayer {
@@ -46,16 +49,23 @@ class EmbeddingLayer {
   Tensor weight_;
 };
 
-// Over the last axis, with weight and bias.
-class LayerNormLayer {
+struct NormOptions {
+  NormKind kind = NormKind::kLayerNorm;
+  double eps = 1e-5;
+  double offset = 0;  // RMS norms: y = h (offset + w), and w starts at 1 - offset
+};
+
+// Over the last axis: a layer norm with weight and bias, or an RMS norm with a weight.
+class NormLayer {
  public:
-  LayerNormLayer() = default;
-  LayerNormLayer(Parameters& parameters, const std::string& name, int64_t width, double eps = 1e-5);
+  NormLayer() = default;
+  NormLayer(Parameters& parameters, const std::string& name, int64_t width,
+            const NormOptions& options = {});
   Tensor operator()(const Tensor& x) const;
 
  private:
   Tensor weight_, bias_;
-  double eps_ = 1e-5;
+  NormOptions options_;
 };
 
 // Dropout with its own place in the random sequence. Does nothing at p = 0.

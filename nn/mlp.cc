@@ -9,43 +9,12 @@
 namespace tally {
 namespace {
 
-constexpr const char* kActivationNames[] = {"relu", "gelu", "gelu_tanh", "silu", "tanh"};
-
 void RequirePositive(const char* model, const char* what, int64_t value) {
   if (value < 1)
     ThrowInvalid(absl::StrCat(model, ": ", what, " is ", value, "; it must be 1 or more"));
 }
 
 }  // namespace
-
-const char* Name(Activation activation) { return kActivationNames[static_cast<int>(activation)]; }
-
-bool ActivationFromName(absl::string_view name, Activation* activation) {
-  for (int i = 0; i < 5; ++i) {
-    if (name == kActivationNames[i]) {
-      *activation = static_cast<Activation>(i);
-      return true;
-    }
-  }
-  return false;
-}
-
-Tensor Activate(Activation activation, const Tensor& x) {
-  switch (activation) {
-    case Activation::kRelu:
-      return Relu(x);
-    case Activation::kGelu:
-      return Gelu(x);
-    case Activation::kGeluTanh:
-      return GeluTanh(x);
-    case Activation::kSilu:
-      return Silu(x);
-    case Activation::kTanh:
-      return Tanh(x);
-  }
-  TALLY_CHECK(false) << "activation";
-  return x;
-}
 
 Mlp::Mlp(Parameters& parameters, const MlpConfig& config) : config_(config) {
   if (config.sizes.size() < 2) ThrowInvalid("mlp: wants at least an input and an output size");

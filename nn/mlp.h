@@ -6,14 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "tally/nn/activation.h"
 #include "tally/nn/layers.h"
 
 namespace tally {
-
-enum class Activation : uint8_t { kRelu, kGelu, kGeluTanh, kSilu, kTanh };
-Tensor Activate(Activation activation, const Tensor& x);
-const char* Name(Activation activation);
-bool ActivationFromName(absl::string_view name, Activation* activation);
 
 struct MlpConfig {
   std::vector<int64_t> sizes{784, 512, 512, 10};  // input, hidden..., output

@@ -21,31 +21,55 @@ Tensor Indexes(const Shape& shape, int64_t bound, Device device, Random& random)
   return Tensor::FromVector(values, shape, device);
 }
 
-class Gpt2Model : public Model {
+class TransformerModel : public Model {
  public:
-  Gpt2Model(Parameters& parameters, const Gpt2Config& config)
-      : device_(parameters.device()), net_(parameters, config) {}
+  TransformerModel(Parameters& parameters, const TransformerConfig& config)
+      : device_(parameters.device()), dtype_(parameters.dtype()), net_(parameters, config) {}
   Tensor Forward(const Batch& batch, Random* dropout) const override {
-    return net_(batch.input, dropout);
+    return net_(batch.input, PassOf(batch, dropout));
   }
   Tensor Loss(const Batch& batch, Random* dropout) const override {
-    return net_.Loss(batch.input, batch.target, dropout);
+    return net_.Loss(batch.input, batch.target, PassOf(batch, dropout));
   }
   Batch MakeBatch(int64_t batch, int64_t sequence, Random& random) const override {
-    const int64_t vocab = net_.config().vocab;
-    if (sequence > net_.config().context) {
-      ThrowInvalid(absl::StrCat("gpt2: a sequence of ", sequence, " is longer than the context of ",
-                                net_.config().context));
+    const TransformerConfig& c = net_.config();
+    if (c.takes_images()) {
+      const Shape shape{batch, c.channels, c.image, c.image};
+      const int64_t tokens = Shape{batch, c.Patches() + (c.class_token ? 1 : 0)}.numel();
+      return {Named(Tensor::Normal({dtype_, shape}, 0, 1, random, device_), "x"),
+              Named(Indexes({batch}, c.classes, device_, random), "targets"), tokens};
+    }
+    if (sequence > c.context) {
+      ThrowInvalid(absl::StrCat(Name(c.family), ": a sequence of ", sequence,
+                                " is longer than the context of ", c.context));
     }
     const Shape shape{batch, sequence};
-    return {Named(Indexes(shape, vocab, device_, random), "ids"),
-            Named(Indexes(shape, vocab, device_, random), "targets"), shape.numel()};
+    Batch result{.input = Named(Indexes(shape, c.vocab, device_, random), "ids"),
+                 .tokens = shape.numel()};
+    result.target = Named(c.head == Head::kPooled
+                              ? Tensor::Normal({dtype_, {batch, c.width}}, 0, 1, random, device_)
+                              : Indexes(shape, c.vocab, device_, random),
+                          "targets");
+    if (c.token_types > 0) {
+      result.token_types = Named(Indexes(shape, c.token_types, device_, random), "token_types");
+    }
+    return result;
   }
 
  private:
+  static Pass PassOf(const Batch& batch, Random* dropout) {
+    return {dropout, batch.documents, batch.token_types};
+  }
+
   Device device_;
-  Gpt2 net_;
+  DType dtype_;
+  Transformer net_;
 };
+
+// The others take rows that have nothing to do with each other.
+void RefuseDocuments(const Batch& batch) {
+  if (!batch.documents.empty()) ThrowInvalid("documents are parts of sequences, not of rows");
+}
 
 class MlpModel : public Model {
  public:
@@ -57,6 +81,7 @@ class MlpModel : public Model {
         net_(parameters, config) {}
   Tensor Forward(const Batch& batch, Random*) const override { return net_(batch.input); }
   Tensor Loss(const Batch& batch, Random*) const override {
+    RefuseDocuments(batch);
     return net_.Loss(batch.input, batch.target);
   }
   Batch MakeBatch(int64_t batch, int64_t, Random& random) const override {
@@ -80,6 +105,7 @@ class CruncherModel : public Model {
         net_(parameters, config) {}
   Tensor Forward(const Batch& batch, Random*) const override { return net_(batch.input); }
   Tensor Loss(const Batch& batch, Random*) const override {
+    RefuseDocuments(batch);
     return net_.Loss(batch.input, batch.target);
   }
   Batch MakeBatch(int64_t batch, int64_t, Random& random) const override {
@@ -102,7 +128,10 @@ class TwoLayerModel : public Model {
         in_(config.in),
         net_(parameters, config) {}
   Tensor Forward(const Batch& batch, Random*) const override { return net_(batch.input); }
-  Tensor Loss(const Batch& batch, Random*) const override { return net_.Loss(batch.input); }
+  Tensor Loss(const Batch& batch, Random*) const override {
+    RefuseDocuments(batch);
+    return net_.Loss(batch.input);
+  }
   Batch MakeBatch(int64_t batch, int64_t, Random& random) const override {
     return {Named(Tensor::Normal({dtype_, {batch, in_}}, 0, 1, random, device_), "x"), Tensor(),
             batch};
@@ -118,20 +147,22 @@ class TwoLayerModel : public Model {
 }  // namespace
 
 const char* FamilyName(const FamilyConfig& config) {
-  constexpr const char* kNames[] = {"gpt2", "mlp", "cruncher", "two-layer"};
+  const auto* transformer = std::get_if<TransformerConfig>(&config);
+  if (transformer != nullptr) return Name(transformer->family);
+  constexpr const char* kNames[] = {"", "mlp", "cruncher", "two-layer"};
   return kNames[config.index()];
 }
 
 int64_t ContextOf(const FamilyConfig& config) {
-  const auto* gpt2 = std::get_if<Gpt2Config>(&config);
-  return gpt2 == nullptr ? 0 : gpt2->context;
+  const auto* transformer = std::get_if<TransformerConfig>(&config);
+  return transformer == nullptr ? 0 : transformer->Context();
 }
 
 std::unique_ptr<Model> MakeModel(Parameters& parameters, const FamilyConfig& config) {
   struct Make {
     Parameters& parameters;
-    std::unique_ptr<Model> operator()(const Gpt2Config& c) {
-      return std::make_unique<Gpt2Model>(parameters, c);
+    std::unique_ptr<Model> operator()(const TransformerConfig& c) {
+      return std::make_unique<TransformerModel>(parameters, c);
     }
     std::unique_ptr<Model> operator()(const MlpConfig& c) {
       return std::make_unique<MlpModel>(parameters, c);
@@ -150,6 +181,19 @@ int64_t CountParameters(const FamilyConfig& config) {
   Parameters parameters(Random(0, RandomStream::kInit), DType::kF32, kMeta);
   MakeModel(parameters, config);
   return parameters.numel();
+}
+
+int64_t CountActiveParameters(const FamilyConfig& config) {
+  Parameters parameters(Random(0, RandomStream::kInit), DType::kF32, kMeta);
+  MakeModel(parameters, config);
+  int64_t active = parameters.numel();
+  const auto* transformer = std::get_if<TransformerConfig>(&config);
+  if (transformer == nullptr) return active;
+  for (const ParameterStack& stack : parameters.stacks()) {
+    const int64_t idle = stack.count - transformer->experts_per_token;
+    active -= parameters.Find(stack.name).numel() / stack.count * idle;
+  }
+  return active;
 }
 
 }  // namespace tally

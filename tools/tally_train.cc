@@ -26,7 +26,7 @@ namespace tally {
 namespace {
 
 struct Options {
-  Gpt2Config model{.vocab = 256, .context = 128, .width = 128, .layers = 4, .heads = 4};
+  TransformerConfig model{.vocab = 256, .context = 128, .width = 128, .layers = 4, .heads = 4};
   int64_t steps = 200, batch = 8, every = 20, threads = 0, sample = 0, accumulate = 1;
   int64_t seed_init = 1, seed_dropout = 2, seed_data = 3;
   double lr = 1e-3, clip = 1.0, temperature = 0.8;

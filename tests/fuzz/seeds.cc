@@ -3,6 +3,7 @@
 #include "tally/io/graph_json.h"
 #include "tally/io/graph_text.h"
 #include "tally/io/json.h"
+#include "tally/io/model_config.h"
 #include "tally/tests/io/sample_graph.h"
 
 namespace tally {
@@ -31,12 +32,28 @@ std::string ModelFileBytes(const Graph& graph) {
   return size + header + std::string(32, '\x3f');
 }
 
+// A small mixture of experts with everything that a config of a run can say.
+std::string ConfigText() {
+  TransformerConfig config = MixtralDefaults();
+  config.vocab = 11;
+  config.width = config.inner = 8;
+  config.heads = config.kv_heads = config.layers = 2;
+  config.window = 3;
+  return ModelConfigJson({.family = config,
+                          .batch = 2,
+                          .sequence = 6,
+                          .dtype = DType::kBF16,
+                          .optimizer = "adamw",
+                          .documents = {4, 2},
+                          .lora = {.rank = 2, .targets = "q_proj"}});
+}
+
 }  // namespace
 
 std::vector<std::string> FuzzSeeds() {
   const Graph graph = SampleGraph(kMeta);
   return {GraphJsonText(graph), GraphText(graph, {.complete = true}), GraphText(graph),
-          ModelFileBytes(graph)};
+          ModelFileBytes(graph), ConfigText()};
 }
 
 }  // namespace tally

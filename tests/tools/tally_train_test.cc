@@ -96,7 +96,7 @@ TEST(TallyTrain, WritesAModelWhoseGraphVerifies) {
   EXPECT_TRUE(Verify(*file->graph).ok());
   const absl::StatusOr<ModelConfig> config = ParseModelConfig(file->config_json);
   ASSERT_TRUE(config.ok()) << config.status();
-  EXPECT_EQ(std::get<Gpt2Config>(config->family).width, 16);
+  EXPECT_EQ(std::get<TransformerConfig>(config->family).width, 16);
   EXPECT_EQ(*config->batch, 2);
   EXPECT_TRUE(file->Load("h.1.mlp.c_fc.weight").ok());
 }

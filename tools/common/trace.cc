@@ -13,10 +13,15 @@
 namespace tally {
 namespace {
 
-// Positions of the parameters that are trained.
-absl::StatusOr<std::vector<size_t>> Trained(const Parameters& parameters,
-                                            const std::string& freeze) {
-  std::vector<size_t> trained;
+// The parameters that are trained.
+absl::StatusOr<std::vector<Tensor>> Trained(const Parameters& parameters,
+                                            const TraceOptions& options) {
+  const std::string& freeze = options.freeze;
+  const std::vector<NamedTensor> candidates = parameters.trained();
+  if (candidates.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("lora: no linear layer matches '", options.lora.targets, "'"));
+  }
   std::regex regex;
   if (!freeze.empty()) {
     try {
@@ -26,12 +31,14 @@ absl::StatusOr<std::vector<size_t>> Trained(const Parameters& parameters,
           absl::StrCat("freeze: '", freeze, "' is not a regular expression: ", e.what()));
     }
   }
-  for (size_t i = 0; i < parameters.named().size(); ++i) {
-    if (freeze.empty() || !std::regex_search(parameters.named()[i].name, regex))
-      trained.push_back(i);
+  std::vector<Tensor> trained;
+  for (const NamedTensor& p : candidates) {
+    if (freeze.empty() || !std::regex_search(p.name, regex)) trained.push_back(p.tensor);
   }
-  if (!freeze.empty() && trained.size() == parameters.named().size()) {
-    return absl::InvalidArgumentError(absl::StrCat("freeze: no parameter matches '", freeze, "'"));
+  if (!freeze.empty() && trained.size() == candidates.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("freeze: no parameter matches '", freeze, "'",
+                     options.lora.rank > 0 ? " that is trained" : ""));
   }
   if (trained.empty()) {
     return absl::InvalidArgumentError(
@@ -40,12 +47,22 @@ absl::StatusOr<std::vector<size_t>> Trained(const Parameters& parameters,
   return trained;
 }
 
+// As asked for; else what the documents add up to; else the context, at most 1,024.
+int64_t SequenceOf(const FamilyConfig& config, const TraceOptions& options) {
+  const int64_t context = ContextOf(config);
+  if (options.sequence > 0) return options.sequence;
+  if (options.documents.empty()) return std::min<int64_t>(context, 1024);
+  int64_t sum = 0;
+  for (int64_t length : options.documents) sum = std::min(sum + std::min(length, context), context);
+  return sum;
+}
+
 absl::StatusOr<Trace> Run(const FamilyConfig& config, const TraceOptions& options) {
   Parameters parameters(Random(0, RandomStream::kInit), options.dtype, options.device);
-  const std::unique_ptr<Model> model = MakeModel(parameters, config);
-  TALLY_ASSIGN_OR_RETURN(const std::vector<size_t> trained, Trained(parameters, options.freeze));
-  std::vector<Tensor> params;
-  for (size_t i : trained) params.push_back(parameters.named()[i].tensor);
+  if (options.lora.rank > 0) parameters.Adapt(options.lora);
+  TALLY_ASSIGN_OR_RETURN(const FamilyConfig family, WithAttention(config, options.attention));
+  const std::unique_ptr<Model> model = MakeModel(parameters, family);
+  TALLY_ASSIGN_OR_RETURN(const std::vector<Tensor> params, Trained(parameters, options));
   std::unique_ptr<Optimizer> optimizer;
   if (options.phase == TracePhase::kTrain) {
     TALLY_ASSIGN_OR_RETURN(optimizer, MakeOptimizer(options.optimizer));
@@ -53,12 +70,12 @@ absl::StatusOr<Trace> Run(const FamilyConfig& config, const TraceOptions& option
     if (options.device.is_meta()) optimizer->Step(params, params);
   }
   Trace trace;
-  trace.sequence =
-      options.sequence > 0 ? options.sequence : std::min<int64_t>(ContextOf(config), 1024);
+  trace.sequence = SequenceOf(config, options);
   Random data(0, RandomStream::kData), dropout(0, RandomStream::kDropout);
   std::vector<Batch> batches;
   for (int64_t i = 0; i < options.accumulate; ++i) {
     batches.push_back(model->MakeBatch(options.batch, trace.sequence, data));
+    batches.back().documents = Lengths(options.documents);
     trace.tokens += batches.back().tokens;
   }
   Tape tape;
@@ -115,6 +132,20 @@ absl::StatusOr<std::unique_ptr<Optimizer>> MakeOptimizer(const std::string& name
   if (optimizer != nullptr) return optimizer;
   return absl::NotFoundError(absl::StrCat("there is no optimizer ", name, "; there are ",
                                           absl::StrJoin(OptimizerNames(), ", ")));
+}
+
+absl::StatusOr<FamilyConfig> WithAttention(FamilyConfig config, const std::string& attention) {
+  if (attention.empty()) return config;
+  auto* transformer = std::get_if<TransformerConfig>(&config);
+  if (transformer == nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("attention: a ", FamilyName(config), " has none"));
+  }
+  if (!SetField(*transformer, "attention", attention)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("attention: '", attention, "' is neither fused nor composed"));
+  }
+  return config;
 }
 
 absl::StatusOr<Trace> TraceModel(const FamilyConfig& config, const TraceOptions& options) {

@@ -18,12 +18,15 @@ enum class TracePhase : uint8_t { kForward, kBackward, kTrain };
 struct TraceOptions {
   TracePhase phase = TracePhase::kTrain;
   int64_t batch = 1;
-  int64_t sequence = 0;  // 0: the context, at most 1,024
+  int64_t sequence = 0;  // 0: what the documents add up to, or the context, at most 1,024
   DType dtype = DType::kF32;
   std::string optimizer = "adamw";  // kTrain: see MakeOptimizer
   int64_t accumulate = 1;           // micro-batches of `batch` a step
   double clip = 0;                  // kTrain: global norm of the gradients; 0: none
   std::string freeze;               // regular expression: parameters whose names contain a match
+  std::string attention;            // "fused", "composed"; empty: as the config has it
+  std::vector<int64_t> documents;   // packed in each sequence; empty: none
+  LoraOptions lora;                 // rank 0: none. Else only the adapters are trained
   Device device = kMeta;
 };
 
@@ -31,8 +34,12 @@ struct Trace {
   Graph graph;
   std::vector<NamedTensor> parameters;
   int64_t sequence = 0;  // as used
-  int64_t tokens = 0;    // rows of the loss, over all micro-batches
+  int64_t tokens = 0;    // see Batch, over all micro-batches
 };
+
+// The config with `attention` in place of its own kind: kInvalidArgument for a family without
+// attention.
+absl::StatusOr<FamilyConfig> WithAttention(FamilyConfig config, const std::string& attention);
 
 // One step on `tape`: the loss and gradients of each micro-batch, their sum, then (where there is
 // an optimizer) clipping and the update. Returns the last micro-batch's loss, not yet read by the
@@ -53,7 +60,8 @@ const std::vector<std::string>& OptimizerNames();
 
 // A step as it is in the middle of a run: the optimizer's state exists already. Dropout is on where
 // the config has it, in phases other than kForward. kForward watches nothing. Errors: sizes that do
-// not fit (kInvalidArgument), a regular expression that is none or matches no parameter.
+// not fit (kInvalidArgument), a regular expression that is none or matches no parameter, documents
+// that do not add up to the sequence.
 absl::StatusOr<Trace> TraceModel(const FamilyConfig& config, const TraceOptions& options);
 
 }  // namespace tally

@@ -10,11 +10,15 @@
 namespace tally {
 
 std::string ModelsText() {
-  Table table({{"model", Align::kLeft}, {"parameters", Align::kRight}, {"what", Align::kLeft}});
+  Table table({{"model", Align::kLeft},
+               {"parameters", Align::kRight},
+               {"active", Align::kRight},
+               {"family", Align::kLeft},
+               {"what", Align::kLeft}});
   for (const Builtin& builtin : Builtins()) {
-    table.AddRow({builtin.name,
-                  ToGrouped(CountParameters(ValueOrThrow(BuiltinConfig(builtin.name)))),
-                  builtin.about});
+    const FamilyConfig config = ValueOrThrow(BuiltinConfig(builtin.name));
+    table.AddRow({builtin.name, ToGrouped(CountParameters(config)),
+                  ToGrouped(CountActiveParameters(config)), FamilyName(config), builtin.about});
   }
   return table.ToString();
 }

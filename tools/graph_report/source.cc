@@ -24,11 +24,16 @@ namespace fs = std::filesystem;
 constexpr int64_t kMostBlocks = 5'000;
 
 int64_t BlocksOf(const FamilyConfig& family) {
-  if (const auto* gpt2 = std::get_if<Gpt2Config>(&family)) return gpt2->layers;
+  if (const auto* transformer = std::get_if<TransformerConfig>(&family)) return transformer->layers;
   if (const auto* cruncher = std::get_if<CruncherConfig>(&family)) return cruncher->layers;
   if (const auto* mlp = std::get_if<MlpConfig>(&family))
     return static_cast<int64_t>(mlp->sizes.size());
   return 2;
+}
+
+bool TakesImages(const FamilyConfig& family) {
+  const auto* transformer = std::get_if<TransformerConfig>(&family);
+  return transformer != nullptr && transformer->takes_images();
 }
 
 // Letters, digits, '.', '_' and '-': fit to name a folder.
@@ -61,16 +66,17 @@ absl::StatusOr<LoadedModel> TraceFamily(const FamilyConfig& family, const TraceO
                      " times; a trace takes at most ", kMostBlocks, " blocks in all"));
   }
   if (trace.sequence > 0 && ContextOf(family) == 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(source.name, ": --seq: a ", FamilyName(family),
-                     " takes rows, not sequences; their number is --batch"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        source.name, ": --seq: a ", FamilyName(family), " takes ",
+        TakesImages(family) ? "images" : "rows", ", not sequences; their number is --batch"));
   }
   absl::StatusOr<Trace> traced = TraceModel(family, trace);
   if (!traced.ok()) return Usage(traced.status());
   LoadedModel loaded;
+  TALLY_ASSIGN_OR_RETURN(const FamilyConfig traced_family, WithAttention(family, trace.attention));
   loaded.graph = std::move(traced->graph);
   loaded.source = std::move(source);
-  loaded.source.family = family;
+  loaded.source.family = traced_family;
   loaded.source.batch = trace.batch;
   if (ContextOf(family) > 0) loaded.source.sequence = traced->sequence;
   loaded.source.optimizer = OptimizerOf(trace);
@@ -78,6 +84,14 @@ absl::StatusOr<LoadedModel> TraceFamily(const FamilyConfig& family, const TraceO
     absl::StrAppend(&loaded.source.origin, ", ", trace.accumulate, " micro-batches");
   if (!trace.freeze.empty())
     absl::StrAppend(&loaded.source.origin, ", frozen: ", Quoted(trace.freeze));
+  if (!trace.attention.empty())
+    absl::StrAppend(&loaded.source.origin, ", ", trace.attention, " attention");
+  if (!trace.documents.empty()) {
+    absl::StrAppend(&loaded.source.origin, ", documents of ",
+                    absl::StrJoin(trace.documents, " + "));
+  }
+  if (trace.lora.rank > 0)
+    absl::StrAppend(&loaded.source.origin, ", adapters of rank ", trace.lora.rank);
   return loaded;
 }
 
@@ -104,6 +118,9 @@ TraceOptions Merge(const ReportOptions& options, const ModelConfig& config) {
     trace.sequence = *config.sequence;
   if (config.dtype && !given("--dtype")) trace.dtype = *config.dtype;
   if (config.optimizer && !given("--optimizer")) trace.optimizer = *config.optimizer;
+  // Documents are those of a sequence of the file's length.
+  if (!given("--documents") && !given("--seq")) trace.documents = config.documents;
+  if (!given("--lora")) trace.lora = config.lora;
   return trace;
 }
 

@@ -2,7 +2,7 @@
 #include <memory>
 
 #include "tally/autograd/tape.h"
-#include "tally/nn/gpt2.h"
+#include "tally/nn/transformer.h"
 #include "tally/nn/mlp.h"
 #include "tally/ops/ops.h"
 #include "tally/optim/adamw.h"
@@ -129,10 +129,10 @@ Training MlpCase(const std::vector<int64_t>& sizes, int64_t batch, Activation ac
   return t;
 }
 
-Training GptCase(const Gpt2Config& config, int64_t batch) {
+Training GptCase(const TransformerConfig& config, int64_t batch) {
   Training t;
   t.parameters = std::make_shared<Parameters>();
-  auto model = std::make_shared<Gpt2>(*t.parameters, config);
+  auto model = std::make_shared<Transformer>(*t.parameters, config);
   Random random(1, RandomStream::kData);
   std::vector<int64_t> ids(batch * config.context), targets(ids.size());
   for (int64_t& id : ids) id = static_cast<int64_t>(random.NextBelow(config.vocab));
