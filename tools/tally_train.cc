@@ -19,6 +19,7 @@
 #include "tally/optim/schedule.h"
 #include "tally/optim/sgd.h"
 #include "tally/tools/common/flags.h"
+#include "tally/tools/common/model_flags.h"
 #include "tally/tools/common/trace.h"
 #include "tally/tools/tally_train/corpus.h"
 
@@ -27,6 +28,9 @@ namespace {
 
 struct Options {
   TransformerConfig model{.vocab = 256, .context = 128, .width = 128, .layers = 4, .heads = 4};
+  std::string attention, documents_text;
+  std::vector<int64_t> documents;
+  LoraOptions lora;
   int64_t steps = 200, batch = 8, every = 20, threads = 0, sample = 0, accumulate = 1;
   int64_t seed_init = 1, seed_dropout = 2, seed_data = 3;
   double lr = 1e-3, clip = 1.0, temperature = 0.8;
@@ -46,6 +50,7 @@ Flags MakeFlags(Options& o) {
   flags.Integer("heads", &o.model.heads, 1, 1 << 12, "attention heads; must divide the width");
   flags.Integer("context", &o.model.context, 1, 1 << 16, "sequence length");
   flags.Real("dropout", &o.model.dropout, 0, 0.99, "dropout rate");
+  AddModelFlags(flags, &o.attention, &o.documents_text, &o.lora);
   flags.Group("Training");
   flags.Integer("steps", &o.steps, 1, 1000000000, "steps");
   flags.Integer("batch", &o.batch, 1, 1 << 20, "sequences a micro-batch");
@@ -74,6 +79,15 @@ int Fail(int code, const absl::Status& status) {
   return code;
 }
 
+// The model's fields that are not flags of their own.
+absl::Status SetModel(Options& o) {
+  TALLY_ASSIGN_OR_RETURN(o.documents, ParseDocuments(o.documents_text));
+  TALLY_ASSIGN_OR_RETURN(const FamilyConfig family, WithAttention(o.model, o.attention));
+  o.model = std::get<TransformerConfig>(family);
+  o.lora.seed = static_cast<uint64_t>(o.seed_init);
+  return absl::OkStatus();
+}
+
 // Whether the model can be written, asked before hours of training and not after. An AtomicFile
 // that is not committed leaves nothing behind.
 absl::Status CheckOut(const std::string& out) {
@@ -93,14 +107,27 @@ void SetRate(Optimizer& optimizer, double lr) {
   if (auto* sgd = dynamic_cast<Sgd*>(&optimizer)) sgd->set_lr(lr);
 }
 
+Parameters MakeParameters(const Options& o) {
+  Parameters parameters(Random(o.seed_init, RandomStream::kInit));
+  if (o.lora.rank > 0) parameters.Adapt(o.lora);
+  return parameters;
+}
+
+std::vector<Tensor> Trained(const Parameters& parameters) {
+  std::vector<Tensor> trained;
+  for (const NamedTensor& p : parameters.trained()) trained.push_back(p.tensor);
+  if (trained.empty()) ThrowInvalid("--lora-targets matches no linear layer");
+  return trained;
+}
+
 class Trainer {
  public:
   Trainer(const Options& options, std::string text)
       : o_(options),
         text_(std::move(text)),
-        parameters_(Random(options.seed_init, RandomStream::kInit)),
+        parameters_(MakeParameters(options)),
         model_(MakeModel(parameters_, options.model)),
-        params_(parameters_.tensors()),
+        params_(Trained(parameters_)),
         dropout_(options.seed_dropout, RandomStream::kDropout),
         data_(options.seed_data, RandomStream::kData) {}
 
@@ -129,7 +156,9 @@ absl::Status Trainer::Predict() {
                                                                   .sequence = o_.model.context,
                                                                   .optimizer = o_.optimizer,
                                                                   .accumulate = o_.accumulate,
-                                                                  .clip = o_.clip}));
+                                                                  .clip = o_.clip,
+                                                                  .documents = o_.documents,
+                                                                  .lora = o_.lora}));
   const MemoryReport memory = AnalyzeMemory(trace.graph);
   const CostReport cost = AnalyzeCost(trace.graph);
   predicted_peak_ = memory.peak_bytes;
@@ -151,6 +180,7 @@ void Trainer::Step(int64_t step, Optimizer& optimizer) {
   std::vector<Batch> batches;
   for (int64_t i = 0; i < o_.accumulate; ++i) {
     batches.push_back(TextBatch(text_, o_.batch, o_.model.context, data_));
+    batches.back().documents = Lengths(o_.documents);
   }
   ResetPeak(DeviceKind::kCpu);
   Tape tape;
@@ -214,8 +244,10 @@ absl::Status Trainer::Save() const {
                                               .batch = o_.batch,
                                               .sequence = o_.model.context,
                                               .dtype = DType::kF32,
-                                              .optimizer = o_.optimizer});
-  TALLY_RETURN_IF_ERROR(SaveModel(o_.out, graph_, params_, config));
+                                              .optimizer = o_.optimizer,
+                                              .documents = o_.documents,
+                                              .lora = o_.lora});
+  TALLY_RETURN_IF_ERROR(SaveModel(o_.out, graph_, parameters_.tensors(), config));
   std::printf("wrote %s\n", o_.out.c_str());
   return absl::OkStatus();
 }
@@ -227,6 +259,8 @@ int Main(int argc, const char* const* argv) {
   if (!args.ok()) return Fail(2, args.status());
   if (options.help) return std::fputs(flags.Help().c_str(), stdout), 0;
   if (options.version) return std::puts("tally-train " TALLY_VERSION), 0;
+  if (absl::Status s = CheckModelFlags(flags, options.lora); !s.ok()) return Fail(2, s);
+  if (absl::Status s = SetModel(options); !s.ok()) return Fail(2, s);
   if (absl::Status s = CheckOut(options.out); !s.ok()) return Fail(2, s);
   if (args->size() > 1) {
     return Fail(2, absl::InvalidArgumentError(
@@ -247,7 +281,10 @@ int Main(int argc, const char* const* argv) {
   try {
     Trainer trainer(options, std::move(text));
     if (absl::Status s = trainer.Run(); !s.ok()) {
-      return Fail(s.code() == absl::StatusCode::kOutOfRange ? 1 : 3, s);
+      return Fail(s.code() == absl::StatusCode::kOutOfRange        ? 1
+                  : s.code() == absl::StatusCode::kInvalidArgument ? 2
+                                                                   : 3,
+                  s);
     }
   } catch (const Error& e) {
     return Fail(e.status().code() == absl::StatusCode::kInvalidArgument ? 2 : 5, e.status());

@@ -20,6 +20,7 @@
 namespace tally {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -55,7 +56,8 @@ constexpr char kSmall[] =
 
 TEST(TallyTrain, MeasuresThePeakItPredicted) {
   for (const char* extra : {"", "--dropout=0.1", "--accumulate=3", "--optimizer=sgd --clip=0",
-                            "--optimizer=sgd-momentum", "--batch=3 --context=7"}) {
+                            "--optimizer=sgd-momentum", "--batch=3 --context=7", "--lora=2",
+                            "--attention=fused", "--documents=9,7"}) {
     const Outcome run =
         Train(absl::StrCat("--steps=3 --width=16 --layers=2 --heads=2 ",
                            absl::string_view(extra).find("--context") == absl::string_view::npos
@@ -99,6 +101,38 @@ TEST(TallyTrain, WritesAModelWhoseGraphVerifies) {
   EXPECT_EQ(std::get<TransformerConfig>(config->family).width, 16);
   EXPECT_EQ(*config->batch, 2);
   EXPECT_TRUE(file->Load("h.1.mlp.c_fc.weight").ok());
+}
+
+TEST(TallyTrain, TrainsAdaptersAloneAndSaysSoInTheFile) {
+  const std::string path = Temp("lora.bin"), untrained = Temp("untrained.bin");
+  const std::string flags = std::string(kSmall) + "--lora=2 --lora-alpha=8 --lora-targets=attn ";
+  ASSERT_EQ(Train(flags + "--out=" + path).code, 0);
+  ASSERT_EQ(Train(flags + "--lr=0 --out=" + untrained).code, 0);
+  const absl::StatusOr<ModelFile> file = ReadModel(path), base = ReadModel(untrained);
+  ASSERT_TRUE(file.ok() && base.ok()) << file.status() << base.status();
+  const absl::StatusOr<ModelConfig> config = ParseModelConfig(file->config_json);
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->lora.rank, 2);
+  EXPECT_EQ(config->lora.alpha, 8);
+  EXPECT_THAT(config->lora.layers, ElementsAre("h.0.attn.c_attn", "h.0.attn.c_proj",
+                                               "h.1.attn.c_attn", "h.1.attn.c_proj"));
+  const auto same = [&](const char* name) {
+    const absl::StatusOr<Tensor> a = file->Load(name), b = base->Load(name);
+    EXPECT_TRUE(a.ok() && b.ok()) << name;
+    return a.ok() && b.ok() && BitEqual(*a, *b);
+  };
+  EXPECT_TRUE(same("wte.weight"));
+  EXPECT_TRUE(same("h.1.attn.c_attn.weight"));
+  EXPECT_FALSE(same("h.1.attn.c_attn.lora_B.weight"));
+  EXPECT_FALSE(file->Load("h.1.mlp.c_fc.lora_B.weight").ok());
+}
+
+TEST(TallyTrain, RefusesModelsThatDoNotFit) {
+  for (const char* extra : {"--documents=9,9", "--lora=2 --lora-targets=nothing", "--lora-alpha=3",
+                            "--attention=fused --dropout=0.1"}) {
+    const Outcome run = Train(absl::StrCat(kSmall, extra, " --out=", Temp("refused.bin")));
+    EXPECT_EQ(run.code, 2) << extra << ": " << run.out;
+  }
 }
 
 TEST(TallyTrain, GivesTheSameFileForTheSameSeeds) {

@@ -13,6 +13,7 @@
 #include "tally/io/report.h"
 #include "tally/io/text.h"
 #include "tally/tensor/check.h"
+#include "tally/tools/common/model_flags.h"
 #include "tally/tools/graph_report/assertion.h"
 
 namespace tally {
@@ -20,11 +21,12 @@ namespace {
 
 // Targets of flags that are not what the options hold in the end.
 struct Raw {
-  std::string dtype = "f32", phase = "train", plan = "sqrt";
+  std::string dtype = "f32", phase = "train", plan = "sqrt", documents;
 };
 
-constexpr const char* kRunFlags[] = {"phase",     "batch",      "seq",   "dtype",
-                                     "optimizer", "accumulate", "freeze"};
+constexpr const char* kRunFlags[] = {"phase",     "batch",      "seq",        "dtype",
+                                     "optimizer", "accumulate", "freeze",     "attention",
+                                     "documents", "lora",       "lora-alpha", "lora-targets"};
 
 Flags MakeFlags(ReportOptions& o, Raw& raw) {
   Flags flags("graph-report MODEL [flags]",
@@ -44,6 +46,7 @@ Flags MakeFlags(ReportOptions& o, Raw& raw) {
   flags.Choice("optimizer", &o.trace.optimizer, OptimizerNames(), "of --phase=train");
   flags.Integer("accumulate", &o.trace.accumulate, 1, 1 << 16, "micro-batches a step");
   flags.Text("freeze", &o.trace.freeze, "REGEX", "parameters that get no gradient");
+  AddModelFlags(flags, &o.trace.attention, &raw.documents, &o.trace.lora);
   flags.Group("Plans");
   flags.Text("plan", &raw.plan, "LIST", "activation checkpointing: none, sqrt");
   flags.Group("Where to ('-' is stdout; a named file is written instead of the folder)");
@@ -196,6 +199,8 @@ absl::StatusOr<ReportOptions> ParseOptions(int argc, const char* const* argv) {
   TALLY_RETURN_IF_ERROR(SetFold(o));
   TALLY_RETURN_IF_ERROR(CheckRegex("focus", o.focus));
   TALLY_RETURN_IF_ERROR(CheckRegex("freeze", o.trace.freeze));
+  TALLY_RETURN_IF_ERROR(CheckModelFlags(flags, o.trace.lora));
+  TALLY_ASSIGN_OR_RETURN(o.trace.documents, ParseDocuments(raw.documents));
   for (const std::string& text : o.assertions) {
     TALLY_RETURN_IF_ERROR(ParseAssertion(text).status());
   }
