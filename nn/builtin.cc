@@ -58,10 +58,9 @@ const std::vector<Builtin>& Builtins() {
   static const std::vector<Builtin>* const list = [] {
     auto* const builtins = new std::vector<Builtin>;
     for (const Preset& preset : Presets()) builtins->push_back({preset.name, About(preset)});
-    builtins->push_back({"cruncher", "deep linear net, cruncher:WIDTH,LAYERS (default 64,2)"});
-    builtins->push_back(
-        {"mlp", "multi-layer perceptron, mlp:IN,HIDDEN...,OUT (default 784,512,512,10)"});
-    builtins->push_back({"two-layer", "two linear layers, two-layer:IN,OUT (default 256,64)"});
+    builtins->push_back({"cruncher", "deep linear net, as cruncher:WIDTH,LAYERS"});
+    builtins->push_back({"mlp", "perceptron, as mlp:IN,HIDDEN...,OUT"});
+    builtins->push_back({"two-layer", "two linear layers, as two-layer:IN,OUT"});
     return builtins;
   }();
   return *list;

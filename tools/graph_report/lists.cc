@@ -13,12 +13,11 @@ std::string ModelsText() {
   Table table({{"model", Align::kLeft},
                {"parameters", Align::kRight},
                {"active", Align::kRight},
-               {"family", Align::kLeft},
                {"what", Align::kLeft}});
   for (const Builtin& builtin : Builtins()) {
     const FamilyConfig config = ValueOrThrow(BuiltinConfig(builtin.name));
     table.AddRow({builtin.name, ToGrouped(CountParameters(config)),
-                  ToGrouped(CountActiveParameters(config)), FamilyName(config), builtin.about});
+                  ToGrouped(CountActiveParameters(config)), builtin.about});
   }
   return table.ToString();
 }
