@@ -1,4 +1,5 @@
-// tally-train: trains a small GPT byte by byte on a text file and writes model.bin with its graph.
+// tally-train: trains a small transformer byte by byte on a text file and writes model.bin with its
+// graph.
 #include <omp.h>
 
 #include <chrono>
@@ -28,7 +29,7 @@ namespace {
 
 struct Options {
   TransformerConfig model{.vocab = 256, .context = 128, .width = 128, .layers = 4, .heads = 4};
-  std::string attention, documents_text;
+  std::string family = "gpt2", attention, documents_text;
   std::vector<int64_t> documents;
   LoraOptions lora;
   int64_t steps = 200, batch = 8, every = 20, threads = 0, sample = 0, accumulate = 1;
@@ -38,13 +39,44 @@ struct Options {
   bool quiet = false, help = false, version = false;
 };
 
+std::vector<std::string> LanguageModelFamilies() {
+  std::vector<std::string> names;
+  for (int i = 0; kFamilyNames[i] != nullptr; ++i) {
+    const Family family = static_cast<Family>(i);
+    if (FamilyDefaults(family).head == Head::kLanguageModel) names.push_back(Name(family));
+  }
+  return names;
+}
+
+// The family's form in the sizes of the flags: every head has keys of its own, gated layers are
+// 8/3 of the width (as many weights as plain ones of 4), experts four, of which two are chosen.
+TransformerConfig InSmall(Family family, const TransformerConfig& sizes) {
+  TransformerConfig c = FamilyDefaults(family);
+  c.vocab = sizes.vocab;
+  c.context = sizes.context;
+  c.width = sizes.width;
+  c.layers = sizes.layers;
+  c.heads = sizes.heads;
+  c.dropout = sizes.dropout;
+  c.kv_heads = c.head_dim = c.expert_inner = 0;
+  c.inner = c.gated ? (8 * c.width / 3 + 7) / 8 * 8 : 0;
+  c.attention_scale = 0;
+  if (c.experts > 0) {
+    c.experts = 4;
+    c.experts_per_token = 2;
+  }
+  if (c.dropout > 0) c.attention = AttentionKind::kComposed;
+  return c;
+}
+
 Flags MakeFlags(Options& o) {
   Flags flags(
       "tally-train [TEXT] [flags]",
-      "Trains a GPT byte by byte on TEXT (default: this project's own text) and writes the\n"
-      "model with the graph of its last step. Exit: 0 ok, 1 the loss is no finite number any\n"
-      "more, 2 usage, 3 unreadable input, 5 internal or out of memory.");
+      "Trains a transformer byte by byte on TEXT (default: this project's own text) and writes\n"
+      "it with the graph of its last step. Exit: 0 ok, 1 the loss is no finite number any more,\n"
+      "2 usage, 3 unreadable input, 5 internal or out of memory.");
   flags.Group("Model");
+  flags.Choice("family", &o.family, LanguageModelFamilies(), "whose form the model has");
   flags.Integer("width", &o.model.width, 1, 1 << 16, "model width d");
   flags.Integer("layers", &o.model.layers, 1, 1000, "blocks");
   flags.Integer("heads", &o.model.heads, 1, 1 << 12, "attention heads; must divide the width");
@@ -82,7 +114,10 @@ int Fail(int code, const absl::Status& status) {
 // The model's fields that are not flags of their own.
 absl::Status SetModel(Options& o) {
   TALLY_ASSIGN_OR_RETURN(o.documents, ParseDocuments(o.documents_text));
-  TALLY_ASSIGN_OR_RETURN(const FamilyConfig family, WithAttention(o.model, o.attention));
+  Family kind = Family::kGpt2;
+  FamilyFromName(o.family, &kind);
+  TALLY_ASSIGN_OR_RETURN(const FamilyConfig family,
+                         WithAttention(InSmall(kind, o.model), o.attention));
   o.model = std::get<TransformerConfig>(family);
   o.lora.seed = static_cast<uint64_t>(o.seed_init);
   return absl::OkStatus();
@@ -163,10 +198,11 @@ absl::Status Trainer::Predict() {
   const CostReport cost = AnalyzeCost(trace.graph);
   predicted_peak_ = memory.peak_bytes;
   if (o_.quiet) return absl::OkStatus();
-  std::printf("model: gpt2 d=%d L=%d H=%d context=%d, %s parameters; text: %s bytes\n",
-              static_cast<int>(o_.model.width), static_cast<int>(o_.model.layers),
-              static_cast<int>(o_.model.heads), static_cast<int>(o_.model.context),
-              ToGrouped(parameters_.numel()).c_str(), ToGrouped(text_.size()).c_str());
+  std::printf("model: %s d=%d L=%d H=%d context=%d, %s parameters; text: %s bytes\n",
+              Name(o_.model.family), static_cast<int>(o_.model.width),
+              static_cast<int>(o_.model.layers), static_cast<int>(o_.model.heads),
+              static_cast<int>(o_.model.context), ToGrouped(parameters_.numel()).c_str(),
+              ToGrouped(text_.size()).c_str());
   std::printf("predicted a step: %s matmul FLOPs, peak %s bytes, %s of them saved for backward\n",
               ToGrouped(cost.model_flops()).c_str(), ToGrouped(predicted_peak_).c_str(),
               ToGrouped(ListResiduals(trace.graph).retained).c_str());

@@ -55,9 +55,11 @@ constexpr char kSmall[] =
     "--steps=3 --every=1 --width=16 --layers=2 --heads=2 --context=16 --batch=2 ";
 
 TEST(TallyTrain, MeasuresThePeakItPredicted) {
-  for (const char* extra : {"", "--dropout=0.1", "--accumulate=3", "--optimizer=sgd --clip=0",
-                            "--optimizer=sgd-momentum", "--batch=3 --context=7", "--lora=2",
-                            "--attention=fused", "--documents=9,7"}) {
+  for (const char* extra :
+       {"", "--dropout=0.1", "--accumulate=3", "--optimizer=sgd --clip=0",
+        "--optimizer=sgd-momentum", "--batch=3 --context=7", "--lora=2", "--attention=fused",
+        "--documents=9,7", "--family=llama", "--family=mixtral --dropout=0.1", "--family=gemma2",
+        "--family=gpt_neox --lora=2"}) {
     const Outcome run =
         Train(absl::StrCat("--steps=3 --width=16 --layers=2 --heads=2 ",
                            absl::string_view(extra).find("--context") == absl::string_view::npos
