@@ -169,27 +169,6 @@ void ViewWriter::Stretch(const Slots& to) {
   }
 }
 
-Key::Key(char operation, absl::string_view pattern) {
-  bytes_.push_back(operation);
-  Add(pattern);
-}
-
-void Key::Add(absl::string_view text) {
-  Add(static_cast<int64_t>(text.size()));
-  bytes_.insert(bytes_.end(), text.begin(), text.end());
-}
-
-void Key::AddDims(const Tensor& x) {
-  Add(x.rank());
-  for (int64_t dim : x.shape().dims()) Add(dim);
-}
-
-void Key::AddStrides(const Tensor& x) {
-  Add(x.contiguous());
-  if (x.contiguous()) return;  // then they follow from the dims
-  for (int i = 0; i < x.rank(); ++i) Add(x.strides()[i]);
-}
-
 std::shared_ptr<const Program> FindProgram(const Key& key) {
   for (const Entry& entry : ThreadCache().sets[SetOf(key)]) {
     if (entry.program != nullptr && entry.key == key.bytes()) return entry.program;

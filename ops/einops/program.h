@@ -3,6 +3,7 @@
 #define TALLY_OPS_EINOPS_PROGRAM_H_
 
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <utility>
@@ -105,18 +106,45 @@ int64_t SlotSize(absl::Span<const int64_t> sizes, const Slot& slot);
 // What a program depends on, as bytes: the operation, the pattern, dims, strides, sizes by name.
 class Key {
  public:
-  explicit Key(char operation, absl::string_view pattern);
-  void Add(int64_t number) {
-    bytes_.insert(bytes_.end(), reinterpret_cast<const char*>(&number),
-                  reinterpret_cast<const char*>(&number + 1));
+  Key(char operation, absl::string_view pattern) {
+    Add(int64_t{operation});
+    Add(pattern);
   }
-  void Add(absl::string_view text);
-  void AddDims(const Tensor& x);
-  void AddStrides(const Tensor& x);
-  absl::string_view bytes() const { return {bytes_.data(), bytes_.size()}; }
+  void Add(int64_t number) { Append(&number, sizeof(number)); }
+  void Add(absl::string_view text) {
+    Add(static_cast<int64_t>(text.size()));
+    Append(text.data(), text.size());
+  }
+  void AddDims(const Tensor& x) {
+    Add(int64_t{x.rank()});
+    Append(x.shape().dims().data(), static_cast<size_t>(x.rank()) * sizeof(int64_t));
+  }
+  // None where the tensor is contiguous: they follow from the dims.
+  void AddStrides(const Tensor& x) {
+    Add(int64_t{x.contiguous()});
+    if (!x.contiguous()) {
+      Append(x.strides().data(), static_cast<size_t>(x.rank()) * sizeof(int64_t));
+    }
+  }
+  absl::string_view bytes() const {
+    return long_.empty() ? absl::string_view(short_, size_) : absl::string_view(long_);
+  }
 
  private:
-  absl::InlinedVector<char, 256> bytes_;
+  void Append(const void* bytes, size_t count) {
+    if (count == 0) return;
+    if (long_.empty() && size_ + count <= sizeof(short_)) {
+      std::memcpy(short_ + size_, bytes, count);
+      size_ += count;
+      return;
+    }
+    if (long_.empty()) long_.assign(short_, size_);
+    long_.append(static_cast<const char*>(bytes), count);
+  }
+
+  size_t size_ = 0;
+  char short_[320];
+  std::string long_;  // all of it, once it is longer than short_
 };
 
 // The programs used last on this thread: 64 sets of 4. A hit costs a hash of the key and a
