@@ -10,6 +10,7 @@
 #include "absl/strings/str_replace.h"
 #include "tally/analysis/memory.h"
 #include "tally/io/dot_text.h"
+#include "tally/io/report_json.h"
 
 namespace tally::dot {
 namespace {
@@ -142,6 +143,8 @@ std::string Labels::ShapeRow(const Item& item) const {
   std::string html = HtmlText(text);
   if (name != kNone && g_.nodes[item.node].op->kind != OpKind::kUpdate)
     absl::StrAppend(&html, "  ", Small(HtmlText(ShortName(g_.name(name), 32))));
+  if (const std::string axes = AxesText(g_, out[0]); !axes.empty())
+    absl::StrAppend(&html, " ", Small(HtmlText(ShortName(axes, 48))));
   return Row(html);
 }
 
@@ -284,11 +287,11 @@ std::string Labels::Tooltip(ItemId id) const {
     }
     for (ValueId v : g_.in(node)) {
       const NameId name = g_.storages[g_.values[v].storage].name;
-      absl::StrAppend(&tip, "\nin %", v, " ", g_.values[v].spec.ToString(),
+      absl::StrAppend(&tip, "\nin %", v, " ", g_.values[v].spec.ToString(), AxesText(g_, v),
                       name == kNone ? "" : " ", name == kNone ? "" : g_.name(name));
     }
     for (ValueId v : g_.out(node))
-      absl::StrAppend(&tip, "\nout %", v, " ", g_.values[v].spec.ToString());
+      absl::StrAppend(&tip, "\nout %", v, " ", g_.values[v].spec.ToString(), AxesText(g_, v));
     absl::StrAppend(&tip, SavedText(item));
   }
   const Totals& t = item.totals;
@@ -323,7 +326,7 @@ std::string Labels::EdgeItem(const Item& item) const {
                 std::strstr(g_.nodes[item.node].op->name, "cross_entropy") != nullptr)) {
       title = "loss";
     }
-    shape = SpecText(item.value);
+    shape = SpecText(item.value) + ShortName(AxesText(g_, item.value), 48);
   }
   std::string label = absl::StrCat("<<B>", HtmlText(ShortName(title)), "</B>");
   if (!shape.empty()) absl::StrAppend(&label, "<BR/>", Small(HtmlText(shape)));

@@ -125,6 +125,11 @@ std::string ReportName(const Graph& graph, StorageId storage, ValueId first_valu
   return absl::StrCat("%", first_value);
 }
 
+std::string AxesText(const Graph& graph, ValueId value) {
+  if (value == kNone || graph.values[value].axes == kNone) return "";
+  return absl::StrCat(" (", graph.name(graph.values[value].axes), ")");
+}
+
 std::string MemoryRecipe(const Report& r) {
   if (r.proof.parameters == 0) return "";
   const auto each = [&](int64_t bytes) {

@@ -34,6 +34,8 @@ std::string ReportJsonText(const Report& report);  // with a newline at the end
 // The name that a storage has in the report: the user's, or "%17" after the first value in it, or
 // "scratch 17".
 std::string ReportName(const Graph& graph, StorageId storage, ValueId first_value);
+// " (batch seq hidden)": the names of a value's axes; "" where it has none.
+std::string AxesText(const Graph& graph, ValueId value);
 
 // "16 bytes a parameter: 4 parameters, 4 gradients, 8 optimizer"; "" without parameters.
 std::string MemoryRecipe(const Report& report);

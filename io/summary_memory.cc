@@ -76,8 +76,8 @@ class Writer {
         continue;
       }
       const std::string scope = r_.graph.ScopePath(s.scope);
-      table.AddRow({ReportName(r_.graph, s.storage, s.value), Name(s.origin), ToGrouped(s.bytes),
-                    PercentText(s.bytes, m.peak_bytes), scope});
+      table.AddRow({ReportName(r_.graph, s.storage, s.value) + AxesText(r_.graph, s.value),
+                    Name(s.origin), ToGrouped(s.bytes), PercentText(s.bytes, m.peak_bytes), scope});
     }
     if (rest > 0) {
       table.AddRow(

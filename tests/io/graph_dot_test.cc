@@ -251,6 +251,18 @@ TEST(GraphDotTest, NamesWithAnythingInThemSurviveGraphviz) {
   EXPECT_GE(CountOf(svg, shown), 4);  // title, cluster, input, value
 }
 
+TEST(GraphDotTest, NamesOfAxesStandBesideShapes) {
+  const Tensor x = Tensor::Empty({DType::kF32, {2, 5, 12}}, kMeta);
+  Tape tape;
+  CheckShape(x, "batch seq hidden");
+  const Tensor y = Exp(x);
+  CheckShape(y, "batch seq *rest");
+  const std::string dot = Dot(tape.Finish());
+  EXPECT_THAT(dot, HasSubstr("f32[2,5,12] (batch seq hidden)</FONT>"));  // the input's label
+  EXPECT_THAT(dot, HasSubstr(" (batch seq *rest)</FONT>"));              // the op's
+  EXPECT_THAT(dot, HasSubstr("%0 f32[2,5,12] (batch seq hidden)"));      // its tooltip
+}
+
 TEST(GraphDotTest, NoLabelIsLongerThanDotCanDraw) {
   const Tensor x = Tensor::Empty({DType::kF32, {4}}, kMeta);
   Declare(x, Origin::kInput, std::string(100'000, 'x'));

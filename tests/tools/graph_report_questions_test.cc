@@ -2,6 +2,10 @@
 #include <algorithm>
 
 #include "absl/strings/str_split.h"
+#include "tally/autograd/tape.h"
+#include "tally/io/graph_json.h"
+#include "tally/ops/einops/check_shape.h"
+#include "tally/ops/unary.h"
 #include "tally/tests/tools/graph_report_run.h"
 
 namespace tally {
@@ -79,6 +83,17 @@ TEST_F(GraphReportAnswers, HasNoReasonWhereNothingIsMissing) {
 TEST_F(GraphReportAnswers, NamesTheOptimizerOfARecordedGraphAsItsFlagDoes) {
   ASSERT_EQ(Run("mlp:4,3 --optimizer=adamw --quiet --graph=step.json").code, 0);
   EXPECT_EQ(ReportOf("step.json").Find("run")->Find("optimizer")->string(), "adamw");
+}
+
+TEST_F(GraphReportAnswers, ShowsTheNamesOfAxesAtThePeak) {
+  const Tensor x = Tensor::Empty({DType::kF32, {2, 5, 12}}, kMeta);
+  Tape tape;
+  const Tensor y = Exp(x);
+  CheckShape(y, "batch seq hidden");
+  Write(Path("named.json"), GraphJsonText(tape.Finish()));
+  EXPECT_THAT(Run("named.json").out, HasSubstr("%1 (batch seq hidden)"));
+  EXPECT_THAT(Run("named.json --explain=memory.peak").out,
+              HasSubstr("f32[2,5,12] (batch seq hidden), of exp"));
 }
 
 TEST_F(GraphReportAnswers, SuggestsTheNearestKey) {

@@ -45,7 +45,7 @@ class Explainer {
 
   std::string SpecsOf(const Node& node) const {
     return absl::StrJoin(g_.in(node), " ", [&](std::string* out, ValueId v) {
-      absl::StrAppend(out, g_.values[v].spec.ToString());
+      absl::StrAppend(out, g_.values[v].spec.ToString(), AxesText(g_, v));
     });
   }
 
@@ -73,7 +73,7 @@ class Explainer {
     const ValueId value = it == first_value_.end() ? kNone : it->second;
     std::string text = absl::StrCat(Name(g_.storages[s].origin), " ", ReportName(g_, s, value));
     if (value == kNone) return text;
-    absl::StrAppend(&text, ", ", g_.values[value].spec.ToString());
+    absl::StrAppend(&text, ", ", g_.values[value].spec.ToString(), AxesText(g_, value));
     const NodeId producer = g_.values[value].producer;
     if (producer == kNone) return text;
     return absl::StrCat(text, ", of ", g_.nodes[producer].op->name,
