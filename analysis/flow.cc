@@ -112,6 +112,17 @@ Flow TraceFlow(const Graph& graph) {
 
 LossRows CountLossRows(const Graph& graph, const Flow& flow, NodeId fallback_node,
                        int64_t fallback_rows) {
+  if (!graph.tokens.empty()) {
+    Count rows = 0;
+    for (ValueId v : graph.tokens) rows += Rows(graph.values[v].spec);
+    std::string origin = absl::StrCat("rows of ", graph.values[graph.tokens[0]].spec.ToString(),
+                                      " (%", graph.tokens[0], "), which the model calls tokens");
+    if (graph.tokens.size() > 1) {
+      absl::StrAppend(&origin, ", and of ", graph.tokens.size() - 1, " more");
+    }
+    return {static_cast<int64_t>(std::min<Count>(rows, std::numeric_limits<int64_t>::max())),
+            std::move(origin)};
+  }
   if (flow.losses.empty()) {
     if (fallback_node == kNone) return {0, "no loss and no weight contraction was recorded"};
     return {fallback_rows, absl::StrCat("rows of the last weight contraction (node ", fallback_node,

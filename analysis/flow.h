@@ -27,7 +27,8 @@ struct Flow {
 // Linear in the graph.
 Flow TraceFlow(const Graph& graph);
 
-// Tokens: rows of the loss. From the loss the scalars are followed back to the first op that reads
+// Tokens: rows of the values that the model marked as tokens; where it marked none, rows of the
+// loss. From the loss the scalars are followed back to the first op that reads
 // more than one element; its first input [.., C] has numel / C rows ([n]: n). Micro-batches, that
 // is further losses whose rows are read by the same op, add up. Without a loss: the rows of the
 // last weight contraction, `fallback`.

@@ -13,6 +13,7 @@ struct Region {
   NodeId first = kNone;
   StorageId parameter = kNone;
   int64_t elements = 0;
+  int64_t groups = 1;
   Count rows = 0;
   int uses = 0;
 };
@@ -22,7 +23,7 @@ std::vector<Region> Regions(const SplitProof& proof) {
   absl::flat_hash_map<ValueId, size_t> index;
   for (const WeightContraction& c : proof.contractions) {
     const auto [it, added] = index.try_emplace(c.region, regions.size());
-    if (added) regions.push_back({c.node, c.parameter, c.elements});
+    if (added) regions.push_back({c.node, c.parameter, c.elements, c.groups});
     Region& region = regions[it->second];
     region.rows += c.rows;
     ++region.uses;
@@ -121,14 +122,20 @@ class Terms {
     ProofTerm several{"several_uses", "parameters in several contractions"};
     ProofTerm partial{"partial", "elements of weights in no contraction"};
     ProofTerm tables{"embedding_weights", "look-up tables as weights"};
+    ProofTerm experts{"inactive_experts", "experts that a token does not pass"};
     std::map<StorageId, Count> covered;
     for (const Region& region : Regions(proof_)) {
-      const Count w = region.elements;
+      const Count w = region.elements, met = region.elements / region.groups;
       if (!counted_.contains(region.parameter)) {
-        tables.items.push_back({region.first, region.parameter, w * 6 * region.rows});
+        tables.items.push_back({region.first, region.parameter, met * 6 * region.rows});
         continue;
       }
       covered[region.parameter] += w;
+      if (region.groups > 1) {
+        const Count flops = met * 6 * region.rows - w * 6 * tokens_;
+        if (flops != 0) experts.items.push_back({region.first, region.parameter, flops});
+        continue;
+      }
       if (region.rows == tokens_) continue;
       ProofTerm& term = region.uses > 1 ? several : rows;
       term.items.push_back({region.first, region.parameter, w * 6 * (region.rows - tokens_)});
@@ -137,7 +144,7 @@ class Terms {
       const Count left = counted_[storage]->numel - elements;
       if (left != 0) partial.items.push_back({kNone, storage, -SixND(left)});
     }
-    for (ProofTerm* term : {&rows, &several, &partial, &tables}) terms_.push_back(std::move(*term));
+    for (ProofTerm* term : {&experts, &rows, &several, &partial, &tables}) terms_.push_back(std::move(*term));
   }
 
   void Gradients() {

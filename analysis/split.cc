@@ -4,6 +4,7 @@
 #include <cstring>
 #include <optional>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "tally/analysis/flow.h"
 #include "tally/analysis/provenance.h"
@@ -15,6 +16,19 @@ namespace {
 // Ops whose rows follow from shapes alone: out = a · b over one axis.
 bool IsPlainProduct(const OpDef& op) {
   return std::strcmp(op.name, "matmul") == 0 || std::strcmp(op.name, "linear") == 0;
+}
+
+// The axis of the output with one element per column of the weight, for other contractions of known
+// shapes; the rows are what is left.
+std::optional<int> ColumnAxis(const OpDef& op) {
+  static constexpr struct {
+    const char* name;
+    int axis;
+  } kAxes[] = {{"conv2d", 1}, {"grouped_matmul", 1}};
+  for (const auto& entry : kAxes) {
+    if (std::strcmp(op.name, entry.name) == 0) return entry.axis;
+  }
+  return std::nullopt;
 }
 
 // Ops that pick rows of input 0.
@@ -50,6 +64,7 @@ class Splitter {
     MarkUses();
     Sums();
     Tokens();
+    Active();
     Cover();
     for (const bool with_embedding : {true, false}) {
       p_.reconciliations.push_back(Reconcile(g_, p_, with_embedding));
@@ -156,10 +171,22 @@ class Splitter {
     c.operand = operands.weight;
     c.elements = provenance_.elements(w);
     c.forward = matmul_[n];
-    const Count per_row = Count(2) * c.elements;
+    if (node.foreign == kNone && node.op->groups != nullptr) {
+      c.groups = node.op->groups(NodeCall(g_, node).call());
+    }
+    if (c.groups < 1 || c.elements % c.groups != 0) {
+      Fail(absl::StrCat(At(n), ": ", c.groups, " groups do not divide |W| = ", c.elements));
+      c.groups = 1;
+    }
+    const Count per_row = Count(2) * (c.elements / c.groups);
     std::optional<int64_t> rows;
+    const std::optional<int> column_axis =
+        node.foreign == kNone ? ColumnAxis(*node.op) : std::nullopt;
     if (IsPlainProduct(*node.op)) {
       rows = RowsByShape(node, operands, c.elements);
+    } else if (column_axis.has_value()) {
+      const Shape& out = g_.values[g_.out(node)[0]].spec.shape;
+      if (out[*column_axis] > 0) rows = out.numel() / out[*column_axis];
     } else {
       c.declared = true;
       if (per_row > 0 && c.forward % per_row == 0) rows = static_cast<int64_t>(c.forward / per_row);
@@ -167,7 +194,7 @@ class Splitter {
     c.rows = rows.value_or(0);
     if (!rows.has_value() || per_row * c.rows != c.forward) {
       Fail(absl::StrCat(At(n), ": its cost ", ToDecimal(c.forward),
-                        " is not 2·r·|W| with |W| = ", c.elements,
+                        " is not 2·r·|W| with |W| = ", c.elements / c.groups,
                         rows.has_value() ? absl::StrCat(" and r = ", *rows) : " for any whole r"));
     }
     return c;
@@ -324,6 +351,23 @@ class Splitter {
     if (p_.parameters > 0 && p_.tokens > kMost / 6 / p_.parameters) {
       Fail(absl::StrCat("6·N·D does not fit: N = ", ToDecimal(p_.parameters), ", D = ", p_.tokens));
       p_.tokens = 0;
+    }
+  }
+
+  // Of a stack of E experts, a token passes rows/D: the stack counts with that share.
+  void Active() {
+    absl::flat_hash_map<ValueId, std::pair<const WeightContraction*, Count>> stacks;
+    for (const WeightContraction& c : p_.contractions) {
+      if (c.groups == 1) continue;
+      auto& [first, rows] = stacks.try_emplace(c.region, &c, 0).first->second;
+      rows += c.rows;
+    }
+    p_.parameters_active = p_.parameters;
+    for (const auto& [region, stack] : stacks) {
+      if (p_.tokens == 0) continue;
+      const auto& [c, rows] = stack;
+      const Count passed = rows * (c->elements / c->groups) / p_.tokens;
+      p_.parameters_active -= c->elements - std::min<Count>(c->elements, passed);
     }
   }
 

@@ -3,7 +3,7 @@
 //
 // A *weight contraction* is a forward node with matmul cost of which exactly one operand is a form
 // of a parameter (views, casts, layout copies only; analysis/provenance.h). With r rows against |W|
-// elements it costs 2r|W|; each of its gradients, the one for the weight and the one for the input,
+// elements it costs 2r|W| (of a stack of experts, each row meets one: 2r|W|/E); each of its gradients, the one for the weight and the one for the input,
 // is a backward contraction of 2r|W|, or is missing for a reason. Everything else with matmul cost
 // is an activation contraction (attention), a parameter product, or belongs to other gradients.
 //
@@ -34,9 +34,10 @@ struct WeightContraction {
   ValueId region = kNone;  // which elements of it: Provenance::region
   int operand = 1;         // the input that is the weight
   int64_t elements = 0;    // |W|
+  int64_t groups = 1;      // experts in W: a row meets |W| / groups elements
   int64_t rows = 0;        // r
   bool declared = false;   // rows follow from the op's cost, not from shapes known to us
-  Count forward = 0;       // 2r|W|
+  Count forward = 0;       // 2r|W| / groups
   GradientPart weight_grad, input_grad;
 };
 
@@ -111,6 +112,7 @@ struct SplitProof {
   Count parameters = 0;            // N
   Count parameters_embedding = 0;  // of these: read by look-ups
   Count parameters_matmul = 0;     // of these: in weight contractions
+  Count parameters_active = 0;     // N less the experts that a token does not pass
   int64_t tokens = 0;              // D
   std::string tokens_origin;
 

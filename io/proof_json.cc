@@ -24,7 +24,9 @@ Json PartToJson(const GradientPart& part) {
 Json WeightToJson(const WeightContraction& c) {
   Json json = Json::Object();
   json.Add("node", c.node).Add("parameter", c.parameter).Add("operand", c.operand);
-  json.Add("elements", c.elements).Add("rows", c.rows).Add("declared", c.declared);
+  json.Add("elements", c.elements);
+  if (c.groups != 1) json.Add("groups", c.groups);
+  json.Add("rows", c.rows).Add("declared", c.declared);
   json.Add("forward", c.forward).Add("weight_grad", PartToJson(c.weight_grad));
   return json.Add("input_grad", PartToJson(c.input_grad));
 }
@@ -84,7 +86,7 @@ Json ProofToJson(const SplitProof& proof) {
   json.Add("flops", FlopsToJson(proof));
   Json parameters = Json::Object();
   parameters.Add("all", proof.parameters).Add("embedding", proof.parameters_embedding);
-  parameters.Add("matmul", proof.parameters_matmul);
+  parameters.Add("matmul", proof.parameters_matmul).Add("active", proof.parameters_active);
   json.Add("parameters", std::move(parameters)).Add("tokens", proof.tokens);
   json.Add("tokens_origin", proof.tokens_origin);
   json.Add("parameter_list", ListOf(proof.parameter_list, ParameterToJson));

@@ -6,100 +6,16 @@
 Standard library only; shares no code with the library that wrote the files. From the shapes, attributes
 and edges of the graph alone it finds every contraction and its FLOPs, the parameters, the split into
 weight contractions (2r|W|), their weight and input gradients and everything else, and both
-reconciliations with 6ND; then it demands that the proof says exactly that. FLOPs of matmul and
-linear are computed here; those of other ops are taken as declared, and their number is reported.
+reconciliations with 6ND; then it demands that the proof says exactly that. FLOPs of products,
+convolutions, stacks of experts and fused attention are computed here; those of other ops are taken
+as declared, and their number is reported.
 Exit 0: the proof holds. 1: it does not, the message says where. 2: usage.
 """
 import json
 import sys
 from math import prod
 
-INTEGERS = {"i64", "i32", "u8", "bool"}
-PRODUCTS = {"matmul", "linear"}  # whose FLOPs follow from shapes; those of other ops are declared
-COPIES = {"cast", "contiguous"}
-
-
-class Wrong(Exception):
-    pass
-
-
-def want(condition, message):
-    if not condition:
-        raise Wrong(message)
-
-
-def same(what, found, claimed):
-    want(found == claimed, f"{what}: the graph gives {found}, the proof says {claimed}")
-
-
-class Graph:
-    def __init__(self, data):
-        want(data.get("schema") == "tally.graph/1", "graph: unknown schema")
-        self.nodes, self.values, self.storages = data["nodes"], data["values"], data["storages"]
-        self.loss = data.get("loss")
-        self.asked = [pair["of"] for pair in data["gradients"]]
-        self.declared = 0
-        self.root = list(range(len(self.values)))
-        self.size = [prod(v["shape"]) for v in self.values]  # distinct elements of the root shown
-        self.region = list(range(len(self.values)))
-        self.parameter = [v["storage"] if self.origin(v) == "parameter" else None for v in self.values]
-        cuts = {}
-        for n, node in enumerate(self.nodes):
-            for v in node["in"]:
-                want(self.values[v].get("producer", -1) < n, f"node {n} reads %{v} before it is made")
-            if node["phase"] == "recompute" and "serves" in node:
-                for v, w in zip(node["out"], self.nodes[node["serves"]]["out"]):
-                    self.become(v, w, self.size[w], self.region[w])
-            elif node.get("kind") == "view" or node["op"] in COPIES:
-                w = node["in"][0]
-                for j, v in enumerate(node["out"]):
-                    region = self.region[w]
-                    if prod(self.shape(v)) < prod(self.shape(w)):
-                        cut = (w, j, node["op"], json.dumps(node.get("attrs"), sort_keys=True))
-                        region = cuts.setdefault(cut, v)
-                    self.become(v, w, min(self.size[w], prod(self.shape(v))), region)
-        self.flops = [self.count(n) for n in range(len(self.nodes))]
-
-    def origin(self, value):
-        return self.storages[value["storage"]]["origin"]
-
-    def shape(self, v):
-        return self.values[v]["shape"]
-
-    def become(self, v, w, size, region):
-        self.root[v], self.parameter[v], self.size[v], self.region[v] = (
-            self.root[w], self.parameter[w], size, region)
-
-    def count(self, n):
-        """Contraction FLOPs of a node: 2 for each product of two elements that is summed."""
-        node = self.nodes[n]
-        if node.get("kind") == "view":
-            return 0
-        claimed = int(node["cost"]["matmul"])
-        if node["op"] not in PRODUCTS:
-            self.declared += claimed > 0
-            return claimed
-        a, b = (list(self.shape(v)) for v in node["in"][:2])
-        attrs = node.get("attrs", {})
-        flip_a, flip_b = attrs.get("transpose_a"), attrs.get("transpose_b", attrs.get("transpose_weight"))
-        row, column = len(a) == 1, len(b) == 1
-        a, b = [1] + a if row else a, b + [1] if column else b
-        if flip_a:
-            a[-2:] = a[:-3:-1]
-        if flip_b and not column:
-            b[-2:] = b[:-3:-1]
-        want(a[-1] == b[-2], f"node {n}: inner dimensions differ")
-        batch = max(len(a), len(b)) - 2
-        wide_a, wide_b = ([1] * (batch + 2 - len(s)) + s for s in (a, b))
-        out = []
-        for x, y in zip(wide_a[:batch], wide_b[:batch]):
-            want(x == y or 1 in (x, y), f"node {n}: batches do not broadcast")
-            out.append(y if x == 1 else x)
-        out += ([] if row else [a[-2]]) + ([] if column else [b[-1]])
-        want(out == self.shape(node["out"][0]), f"node {n}: its output is not the product of its inputs")
-        flops = 2 * prod(out) * a[-1]
-        want(flops == claimed, f"node {n}: costs {flops}, declares {claimed}")
-        return flops
+from verify_graph import COPIES, INTEGERS, PRODUCTS, SHAPED, Graph, Wrong, same, want
 
 
 class Split:
@@ -134,10 +50,11 @@ class Split:
         if len(weights) == 1 and others:
             w = node["in"][weights[0]]
             self.kind[n] = ("weight", weights[0], others[0])
-            rows, rest = divmod(g.flops[n], 2 * g.size[w])
-            want(rest == 0, f"node {n}: {g.flops[n]} is not 2·r·|W| with |W| = {g.size[w]}")
+            groups = g.groups(node)
+            rows, rest = divmod(g.flops[n] * groups, 2 * g.size[w])
+            want(rest == 0, f"node {n}: {g.flops[n]} is not 2·r·|W| with |W| = {g.size[w]} / {groups}")
             self.contractions[n] = {"parameter": g.parameter[w], "operand": weights[0], "elements": g.size[w],
-                                    "rows": rows, "forward": g.flops[n], "weight_grad": [], "input_grad": []}
+                                    "groups": groups, "rows": rows, "forward": g.flops[n], "weight_grad": [], "input_grad": []}
         elif weights:
             self.kind[n] = ("product",)
             self.products[n] = other
@@ -194,6 +111,7 @@ class Split:
     def find_tokens(self):
         """Rows of the losses: what the first op reads on the way back that has more than one element."""
         g = self.g
+        marked = g.marked
         served = {n["serves"] for n in g.nodes if n["phase"] == "backward" and "serves" in n}
         self.path = set() if g.loss is None else {g.loss}
         self.mark_path()
@@ -222,7 +140,9 @@ class Split:
             rows = prod(shape[:-1]) if len(shape) > 1 else prod(shape)
             sources.append((None if reader is None else g.nodes[reader]["op"], rows))
         self.tokens = sum(rows for op, rows in sources if op == sources[0][0])
-        if not losses:
+        if marked:
+            self.tokens = sum(prod(g.shape(v)[:-1] if len(g.shape(v)) > 1 else g.shape(v)) for v in marked)
+        elif not losses:
             self.tokens = next((c["rows"] for _, c in sorted(self.contractions.items(), reverse=True)), 0)
 
     def mark_path(self):
@@ -258,16 +178,19 @@ class Split:
         regions = {}
         for n, c in sorted(self.contractions.items()):
             region = g.region[g.nodes[n]["in"][c["operand"]]]
-            regions.setdefault(region, [n, c["parameter"], c["elements"], 0, 0])
-            regions[region][3] += c["rows"]
-            regions[region][4] += 1
+            regions.setdefault(region, [n, c["parameter"], c["elements"], c["groups"], 0, 0])
+            regions[region][4] += c["rows"]
+            regions[region][5] += 1
         covered = {}
-        for n, s, elements, rows, uses in regions.values():
+        for n, s, elements, groups, rows, uses in regions.values():
             if s not in counted:
-                add("embedding_weights", (n, s), 6 * elements * rows)
+                add("embedding_weights", (n, s), 6 * elements // groups * rows)
                 continue
             covered[s] = covered.get(s, 0) + elements
-            if rows != d:
+            if groups > 1:
+                if elements // groups * rows != elements * d:
+                    add("inactive_experts", (n, s), 6 * (elements // groups * rows - elements * d))
+            elif rows != d:
                 add("several_uses" if uses > 1 else "rows", (n, s), 6 * elements * (rows - d))
         for s, elements in covered.items():
             if elements != counted[s]:
@@ -300,8 +223,9 @@ def check_contractions(g, split, proof):
     for n, c in split.contractions.items():
         for key in ("parameter", "operand", "elements", "rows", "forward"):
             same(f"contraction {n}: {key}", c[key], number(claimed[n][key]))
-        same(f"contraction {n}: 2·r·|W|", 2 * c["rows"] * c["elements"], g.flops[n])
-        same(f"contraction {n}: declared", g.nodes[n]["op"] not in PRODUCTS, claimed[n]["declared"])
+        same(f"contraction {n}: groups", c["groups"], number(claimed[n].get("groups", 1)))
+        same(f"contraction {n}: 2·r·|W|", 2 * c["rows"] * c["elements"], g.flops[n] * c["groups"])
+        same(f"contraction {n}: declared", g.nodes[n]["op"] not in PRODUCTS | SHAPED, claimed[n]["declared"])
         for part in ("weight_grad", "input_grad"):
             said, where = claimed[n][part], f"contraction {n}: {part}"
             same(where, c[part], said["nodes"])
@@ -352,6 +276,15 @@ def check_parameters(g, split, proof):
         same(f"parameter {p['name']}: rows, forward, weight_grad, input_grad", sums,
              [number(p[key]) for key in ("rows", "forward", "weight_grad", "input_grad")])
     numels = list(split.parameters.values())
+    stacks, active = {}, sum(n for n, _, _ in numels)
+    for n, c in split.contractions.items():
+        if c["groups"] > 1:
+            region = g.region[g.nodes[n]["in"][c["operand"]]]
+            stacks.setdefault(region, [c["elements"], c["elements"] // c["groups"], 0])[2] += c["rows"]
+    for elements, expert, rows in stacks.values():
+        if split.tokens > 0:
+            active -= elements - min(elements, expert * rows // split.tokens)
+    same("active parameters", active, number(proof["parameters"]["active"]))
     same("parameter counts", [sum(n for n, _, _ in numels), sum(n for n, _, lookup in numels if lookup),
                               sum(n for n, use, _ in numels if use == "contracted")],
          [number(proof["parameters"][key]) for key in ("all", "embedding", "matmul")])

@@ -6,10 +6,12 @@ truth value in it, and deletes or alters each contraction node and each paramete
 import copy
 import importlib.util
 import json
+import os
 import sys
 
 
 def load(path):
+    sys.path.insert(0, os.path.dirname(path))
     spec = importlib.util.spec_from_file_location("verify_proof", path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
