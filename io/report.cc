@@ -160,6 +160,7 @@ absl::StatusOr<Report> MakeReport(Graph graph, ReportSource source,
   report.dtype = DTypeOf(g);
   report.cost = AnalyzeCost(g);
   report.proof = ProveSplit(g);
+  report.attention = AnalyzeAttention(g, report.proof);
   report.saved = ListResiduals(g);
   report.memory = AnalyzeMemory(g);
   report.sums = SumStorages(g);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "tally/analysis/attention.h"
 #include "tally/analysis/cost_report.h"
 #include "tally/analysis/memory.h"
 #include "tally/analysis/residuals.h"
@@ -56,6 +57,7 @@ struct Report {
   std::string dtype;  // of the parameters; "mixed" when they differ
   CostReport cost;
   SplitProof proof;
+  AttentionReport attention;
   ResidualReport saved;
   MemoryReport memory;
   StorageSums sums;

@@ -18,6 +18,7 @@ Json ModelJson(const Report& r) {
   json.Add("name", r.source.name).Add("source", r.source.source).Add("format", r.source.format);
   json.Add("family", r.source.family ? Json(FamilyName(*r.source.family)) : Json());
   json.Add("parameters", r.proof.parameters);
+  json.Add("parameters_active", r.proof.parameters_active);
   json.Add("parameters_embedding", r.proof.parameters_embedding);
   return json.Add("parameters_matmul", r.proof.parameters_matmul).Add("tied", r.tied());
 }
@@ -28,6 +29,13 @@ Json RunJson(const Report& r) {
   json.Add("sequence", NumberOrNull(r.source.sequence)).Add("tokens", r.proof.tokens);
   json.Add("dtype", TextOrNull(r.dtype));
   return json.Add("optimizer", TextOrNull(r.source.optimizer));
+}
+
+Json AttentionJson(const AttentionCounts& counts) {
+  Json json = Json::Object();
+  json.Add("nominal", counts.nominal).Add("full", counts.other.full);
+  json.Add("causal_half", counts.other.causal_half).Add("causal_exact", counts.other.causal_exact);
+  return json.Add("executed", counts.other.executed).Add("recomputed", counts.other.recomputed);
 }
 
 Json FlopsJson(const Report& r) {
@@ -47,6 +55,11 @@ Json FlopsJson(const Report& r) {
   o.Add("other", optimizer.other);
   Json json = Json::Object();
   json.Add("forward", f).Add("backward", b).Add("recompute", re).Add("optimizer", o);
+  if (!r.attention.nodes.empty()) {
+    Json attention = Json::Object();
+    attention.Add("forward", AttentionJson(r.attention.forward));
+    json.Add("attention", attention.Add("backward", AttentionJson(r.attention.backward)));
+  }
   return json.Add("model", r.cost.model_flops()).Add("hardware", r.cost.hardware_flops());
 }
 

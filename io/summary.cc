@@ -37,6 +37,7 @@ class Writer {
     Contractions();
     Reconciling();
     Textbook();
+    Attention();
     OtherFlops();
     text_ += MemorySummary(r_);
     Plans();
@@ -58,6 +59,10 @@ class Writer {
                       ToGrouped(p_.parameters_matmul), " in contractions, ",
                       ToGrouped(p_.parameters_embedding), " in look-up tables",
                       r_.tied() ? " (tied: a table is also a weight, counted once)" : ""));
+    if (p_.parameters_active != p_.parameters) {
+      Line(absl::StrCat("active ", ToGrouped(p_.parameters_active),
+                        " a token: of every stack of experts those that it passes"));
+    }
     std::string run = absl::StrCat("phase ", r_.phase);
     if (s.batch) absl::StrAppend(&run, ", batch ", *s.batch);
     if (s.sequence) absl::StrAppend(&run, " x sequence ", *s.sequence);
@@ -154,6 +159,28 @@ class Writer {
     for (const Deviation& d : deviations) table.AddRow({"  " + d.what, Signed(-d.missing)});
     table.AddRule();
     table.AddRow({"executed backward", ToGrouped(p_.backward)});
+    Indented(table);
+  }
+
+  void Attention() {
+    const AttentionReport& a = r_.attention;
+    const AttentionCounts all = a.total();
+    if (all.nominal == all.other.executed && all.nominal == all.other.full &&
+        all.nominal == all.other.causal_exact) {
+      return;  // nothing is hidden or made twice: every count is the same
+    }
+    Section(text_, "Attention's contractions counted in other ways");
+    Table table({{"", kLeft}, {"forward", kRight}, {"backward", kRight}, {"both", kRight}});
+    const auto row = [&](const char* name, Count forward, Count backward) {
+      table.AddRow({name, ToGrouped(forward), Dash(backward), ToGrouped(forward + backward)});
+    };
+    const MaskedCounts &f = a.forward.other, &b = a.backward.other;
+    row("nominal, as everywhere else", a.forward.nominal, a.backward.nominal);
+    row("full: every pair of query and key", f.full, b.full);
+    row("causal half", f.causal_half, b.causal_half);
+    row("causal exact: the visible pairs", f.causal_exact, b.causal_exact);
+    row("executed by the kernels", f.executed, b.executed);
+    if (b.recomputed != 0) row("  of these scores made again", f.recomputed, b.recomputed);
     Indented(table);
   }
 
@@ -284,7 +311,8 @@ class Writer {
     Section(text_, "Counted how");
     for (const char* line :
          {"matmul: contractions, (m,k)x(k,n) = 2mkn, batches as executed, attention the full",
-          "  square; other: add sub mul div neg abs compare max = 1 each, a reduction of n = n-1;",
+          "  square, each packed document its own, where a window binds its visible pairs;",
+          "  other: add sub mul div neg abs compare max = 1 each, a reduction of n = n-1;",
           "  transcendental: exp log sqrt rsqrt sin cos tanh erf pow = 1 each; select, cast, copy,",
           "  index, look-up = 0. input_grad: every gradient of an activation, attention's too.",
           "bytes of a node: each distinct input read once, each output written once, views none.",

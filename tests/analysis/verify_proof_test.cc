@@ -9,9 +9,7 @@
 #include "tally/analysis/split.h"
 #include "tally/io/graph_json.h"
 #include "tally/io/proof_json.h"
-#include "tally/ops/copy.h"
-#include "tally/ops/matmul.h"
-#include "tally/ops/reduce.h"
+#include "tally/ops/ops.h"
 
 namespace tally {
 namespace {
@@ -83,6 +81,39 @@ TEST_F(VerifyProof, AcceptsEveryKindOfTermAndRejectsEveryChange) {
     const Tensor d = tape.Gradient(loss, twice, {.create_graph = true});
     tape.Gradient(Add(loss, Sum(Square(d))), wrt);
   }
+  Write(tape.Finish());
+  EXPECT_EQ(VerifyChanges(), 0);
+}
+
+// Patches by convolution, tokens that the model marks, fused attention of packed documents and of
+// a window, a router and two stacks of experts.
+TEST_F(VerifyProof, AcceptsContractionsOfOtherShapesAndRejectsEveryChange) {
+  const auto input = [](const Shape& shape) { return Tensor::Empty({DType::kF32, shape}, kMeta); };
+  std::vector<Tensor> wrt;
+  const auto parameter = [&](const std::string& name, const Shape& shape) {
+    wrt.push_back(input(shape));
+    Declare(wrt.back(), Origin::kParameter, name);
+    return wrt.back();
+  };
+  const Tensor patches = parameter("patches", {8, 3, 2, 2}), router = parameter("router", {8, 4}),
+               up = parameter("up", {4, 8, 6}), down = parameter("down", {4, 8, 6});
+  Tape tape;
+  tape.Watch(wrt);
+  const Tensor image = Conv2d(input({2, 3, 6, 6}), patches, {}, {.stride = {2, 2}});
+  Tensor x = Transpose(Reshape(image, {2, 8, 9}), 1, 2);
+  MarkTokens(x);
+  const Tensor heads = Reshape(x, {2, 9, 2, 4});
+  x = Add(x, Reshape(FusedAttention(heads, heads, heads, {.causal = true, .documents = {4, 5}}),
+                     {2, 9, 8}));
+  const Tensor again = Reshape(x, {2, 9, 2, 4});
+  x = Add(x,
+          Reshape(FusedAttention(again, again, again, {.causal = true, .window = 3}), {2, 9, 8}));
+  const Tensor rows = Reshape(x, {18, 8});
+  const TopKResult top = TopK(Softmax(MatMul(rows, router)), 2);
+  const Routing routing = Route(top.indices, 4);
+  const Tensor h = Relu(GroupedMatMul(MoeDispatch(rows, routing), up, routing.offsets));
+  const Tensor y = GroupedMatMul(h, down, routing.offsets, /*transpose_w=*/true);
+  tape.Gradient(Sum(Square(MoeCombine(y, top.values, routing))), wrt);
   Write(tape.Finish());
   EXPECT_EQ(VerifyChanges(), 0);
 }

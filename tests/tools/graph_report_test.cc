@@ -64,7 +64,8 @@ TEST_F(GraphReport, HasTheKeysOfItsSchemaInOrder) {
   EXPECT_EQ(report.Find("schema")->string(), "tally.report/1");
   EXPECT_EQ(Keys(report), "schema model run flops proof memory rules plans ");
   EXPECT_EQ(Keys(*report.Find("model")),
-            "name source format family parameters parameters_embedding parameters_matmul tied ");
+            "name source format family parameters parameters_active parameters_embedding "
+            "parameters_matmul tied ");
   EXPECT_EQ(Keys(*report.Find("run")), "phase batch sequence tokens dtype optimizer ");
   const Json& flops = *report.Find("flops");
   EXPECT_EQ(Keys(flops), "forward backward recompute optimizer model hardware ");

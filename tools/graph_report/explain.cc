@@ -117,6 +117,10 @@ class Explainer {
     if (is("parameters")) {
       Say("elements of every storage whose origin is parameter, a tied one once", "elements", true);
       AddParameters([](const ProofParameter&) { return true; });
+    } else if (is("parameters_active")) {
+      Say("parameters less, of every stack of E experts, those that a token does not pass",
+          "elements");
+      AddParameters([](const ProofParameter&) { return true; });
     } else if (is("parameters_embedding")) {
       Say("elements of the parameters that a look-up reads", "elements", true);
       AddParameters([](const ProofParameter& p) { return p.lookup; });
@@ -150,6 +154,7 @@ class Explainer {
 
   void Flops(const ReportKey& key) {
     if (key.parts.size() == 2) return ModelFlops(key.parts[1] == "hardware");
+    if (key.parts[1] == "attention") return AttentionFlops(key);
     const std::string& phase_name = key.parts[1];
     const std::string& column = key.parts[2];
     Phase phase = Phase::kForward;
@@ -178,6 +183,33 @@ class Explainer {
     AddPhase(Phase::kForward, &Cost::matmul);
     AddPhase(Phase::kBackward, &Cost::matmul);
     if (hardware) AddPhase(Phase::kRecompute, &Cost::matmul);
+  }
+
+  void AttentionFlops(const ReportKey& key) {
+    static constexpr struct {
+      const char* name;
+      Count MaskedCounts::*member;
+      const char* words;
+    } kWays[] = {
+        {"full", &MaskedCounts::full, "every pair of query and key"},
+        {"causal_half", &MaskedCounts::causal_half, "half of the nominal count where it is causal"},
+        {"causal_exact", &MaskedCounts::causal_exact, "the pairs that the mask lets through"},
+        {"executed", &MaskedCounts::executed, "what the kernels run, recomputation included"},
+        {"recomputed", &MaskedCounts::recomputed, "scores that the kernels make again in backward"},
+    };
+    const char* words = "squares, of a window that binds its visible pairs";
+    Count MaskedCounts::*member = nullptr;
+    for (const auto& way : kWays) {
+      if (key.parts[3] != way.name) continue;
+      words = way.words;
+      member = way.member;
+    }
+    Say(absl::StrCat("contractions of attention: ", words), "FLOPs", true);
+    for (const AttentionReport::Line& line : r_.attention.nodes) {
+      if (Name(g_.nodes[line.node].phase) != key.parts[2]) continue;
+      const AttentionCounts& counts = line.counts;
+      AddNode(line.node, member == nullptr ? counts.nominal : counts.other.*member, false);
+    }
   }
 
   void SplitFlops(const std::string& column) {
