@@ -10,7 +10,7 @@ namespace tally {
 AttentionLayer::AttentionLayer(Parameters& parameters, const std::string& name,
                                const TransformerConfig& config, int64_t layer)
     : config_(config), window_(config.Window(layer)) {
-  const CheckpointLayout& layout = LayoutOf(config.family);
+  const CheckpointLayout& layout = LayoutOf(config);
   const int64_t queries = config.heads * config.HeadDim(),
                 keys = config.KvHeads() * config.HeadDim();
   const LinearOptions in{.bias = config.qkv_bias, .in_out = layout.in_out, .std = kInitStd};

@@ -137,6 +137,17 @@ CheckpointLayout BertLayout() {
           .order = "a1m2"};
 }
 
+CheckpointLayout MaskedBertLayout() {
+  CheckpointLayout layout = BertLayout();
+  layout.embed = "bert.embeddings.word_embeddings";
+  layout.positions = "bert.embeddings.position_embeddings";
+  layout.token_types = "bert.embeddings.token_type_embeddings";
+  layout.embedding_norm = "bert.embeddings.LayerNorm";
+  layout.blocks = "bert.encoder.layer";
+  layout.pooler = "bert.pooler.dense";
+  return layout;
+}
+
 CheckpointLayout OptLayout() {
   return {.embed = "model.decoder.embed_tokens",
           .positions = "model.decoder.embed_positions",
@@ -178,13 +189,17 @@ CheckpointLayout VitLayout() {
 
 }  // namespace
 
-const CheckpointLayout& LayoutOf(Family family) {
+const CheckpointLayout& LayoutOf(const TransformerConfig& config) {
   // In the order of the enum.
   static const CheckpointLayout* const layouts = new CheckpointLayout[]{
       Gpt2Layout(),  GptNeoXLayout(), LlamaLayout(),    LlamaLayout(), MixtralLayout(),
       LlamaLayout(), Qwen3Layout(),   Qwen3MoeLayout(), LlamaLayout(), Gemma2Layout(),
       PhiLayout(),   Phi3Layout(),    BertLayout(),     OptLayout(),   VitLayout()};
-  return layouts[static_cast<int>(family)];
+  static const CheckpointLayout* const masked_bert = new CheckpointLayout(MaskedBertLayout());
+  if (config.family == Family::kBert && config.head == Head::kMaskedLanguageModel) {
+    return *masked_bert;
+  }
+  return layouts[static_cast<int>(config.family)];
 }
 
 std::string JoinPath(absl::string_view a, absl::string_view b) {

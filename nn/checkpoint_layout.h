@@ -63,7 +63,9 @@ struct CheckpointLayout {
   bool scaled_residual_init = false;
 };
 
-const CheckpointLayout& LayoutOf(Family family);
+// By its family and, for BERT, its head: the files of BertForMaskedLM keep the encoder under
+// "bert.", those of BertModel at the top.
+const CheckpointLayout& LayoutOf(const TransformerConfig& config);
 
 // "a.b"; `a` alone when `b` is empty and `b` alone when `a` is.
 std::string JoinPath(absl::string_view a, absl::string_view b);

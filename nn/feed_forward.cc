@@ -11,7 +11,7 @@ namespace tally {
 FeedForward::FeedForward(Parameters& parameters, const std::string& name,
                          const TransformerConfig& config)
     : activation_(config.activation), gated_(config.gated) {
-  const CheckpointLayout& layout = LayoutOf(config.family);
+  const CheckpointLayout& layout = LayoutOf(config);
   const int64_t d = config.width, inner = config.Inner();
   const LinearOptions in{.bias = config.mlp_bias, .in_out = layout.in_out, .std = kInitStd};
   packed_ = gated_ && layout.gate_up != nullptr;
@@ -49,7 +49,7 @@ ExpertMixture::ExpertMixture(Parameters& parameters, const std::string& name,
       experts_(config.experts),
       per_token_(config.experts_per_token),
       renormalise_(config.renormalise_experts) {
-  const CheckpointLayout& layout = LayoutOf(config.family);
+  const CheckpointLayout& layout = LayoutOf(config);
   const int64_t d = config.width, inner = config.ExpertInner();
   router_ = {
       parameters, JoinPath(name, layout.router), d, experts_, {.bias = false, .std = kInitStd}};

@@ -12,7 +12,7 @@ inline constexpr double kInitStd = 0.02;
 
 // Of the projections onto the residual stream.
 inline double ResidualStd(const TransformerConfig& config) {
-  if (!LayoutOf(config.family).scaled_residual_init) return kInitStd;
+  if (!LayoutOf(config).scaled_residual_init) return kInitStd;
   return kInitStd / std::sqrt(2.0 * static_cast<double>(config.layers));
 }
 

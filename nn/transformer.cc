@@ -49,7 +49,7 @@ Tensor Softcap(const Tensor& x, double cap) {
 }  // namespace
 
 Transformer::Transformer(Parameters& parameters, const TransformerConfig& config)
-    : config_(Checked(config)), layout_(LayoutOf(config.family)) {
+    : config_(Checked(config)), layout_(LayoutOf(config)) {
   const int64_t d = config.width;
   const NormOptions norm{config.norm, config.eps, config.norm_offset};
   const LinearOptions plain{.bias = false, .std = kInitStd};

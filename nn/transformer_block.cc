@@ -12,7 +12,7 @@ namespace tally {
 TransformerBlock::TransformerBlock(Parameters& parameters, const std::string& name,
                                    const TransformerConfig& config, int64_t layer)
     : placement_(config.placement),
-      layout_(&LayoutOf(config.family)),
+      layout_(&LayoutOf(config)),
       has_experts_(config.experts > 0),
       dropout_(config.dropout) {
   const NormOptions norm{config.norm, config.eps, config.norm_offset};

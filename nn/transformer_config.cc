@@ -69,7 +69,7 @@ void CheckHeads(const Config& c) {
   if (c.heads > kMaxSize / c.HeadDim()) {
     Refuse(c, absl::StrCat("heads ", c.heads, " of ", c.HeadDim(), " are too many"));
   }
-  if (LayoutOf(c.family).packing == QkvPacking::kPerHead && c.KvHeads() != c.heads) {
+  if (LayoutOf(c).packing == QkvPacking::kPerHead && c.KvHeads() != c.heads) {
     Refuse(c, absl::StrCat("kv_heads is ", c.KvHeads(),
                            "; its checkpoints keep a key and a value for each of the ", c.heads,
                            " heads"));
@@ -111,7 +111,7 @@ void CheckNumbers(const Config& c) {
 }
 
 void CheckExperts(const Config& c) {
-  if ((c.experts > 0) != (LayoutOf(c.family).router != nullptr)) {
+  if ((c.experts > 0) != (LayoutOf(c).router != nullptr)) {
     Refuse(c, c.experts > 0 ? "its checkpoints have no experts"
                             : "experts is 0; its checkpoints have experts in every block");
   }
@@ -125,7 +125,7 @@ void CheckExperts(const Config& c) {
 
 // What the config asks for must have a name in the family's checkpoints.
 void CheckParts(const Config& c) {
-  const CheckpointLayout& layout = LayoutOf(c.family);
+  const CheckpointLayout& layout = LayoutOf(c);
   const int norms = c.placement == NormPlacement::kSandwich         ? 4
                     : c.placement == NormPlacement::kParallelShared ? 1
                                                                     : 2;

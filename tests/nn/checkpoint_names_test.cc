@@ -143,13 +143,13 @@ TEST(CheckpointNames, OfPhiWithBiasesEverywhere) {
                   "model.final_layernorm.bias [8]", "lm_head.weight [11,8]", "lm_head.bias [11]"));
 }
 
-std::vector<std::string> BertBody() {
-  const std::string block = "encoder.layer.0.";
-  return {"embeddings.word_embeddings.weight [11,8]",
-          "embeddings.position_embeddings.weight [6,8]",
-          "embeddings.token_type_embeddings.weight [2,8]",
-          "embeddings.LayerNorm.weight [8]",
-          "embeddings.LayerNorm.bias [8]",
+std::vector<std::string> BertBody(const std::string& root = "") {
+  const std::string block = root + "encoder.layer.0.";
+  return {root + "embeddings.word_embeddings.weight [11,8]",
+          root + "embeddings.position_embeddings.weight [6,8]",
+          root + "embeddings.token_type_embeddings.weight [2,8]",
+          root + "embeddings.LayerNorm.weight [8]",
+          root + "embeddings.LayerNorm.bias [8]",
           block + "attention.self.query.weight [8,8]",
           block + "attention.self.query.bias [8]",
           block + "attention.self.key.weight [8,8]",
@@ -177,7 +177,7 @@ TEST(CheckpointNames, OfBertWithItsPooler) {
 TEST(CheckpointNames, OfBertForMaskedTokens) {
   TransformerConfig config = Tiny(Family::kBert);
   config.head = Head::kMaskedLanguageModel;
-  std::vector<std::string> names = BertBody();
+  std::vector<std::string> names = BertBody("bert.");
   names.insert(
       names.end(),
       {"cls.predictions.bias [11]", "cls.predictions.transform.dense.weight [8,8]",
