@@ -53,16 +53,25 @@ BERT = {"model_type": "bert", "vocab_size": 37, "hidden_size": 16, "num_hidden_l
         "max_position_embeddings": 12, "type_vocab_size": 2, "layer_norm_eps": 1e-12,
         "tie_word_embeddings": True}
 
+GPT2 = {"model_type": "gpt2", "vocab_size": 37, "n_positions": 12, "n_embd": 24, "n_layer": 2,
+        "n_head": 3, "n_inner": 40, "activation_function": "gelu_new", "layer_norm_epsilon": 1e-5,
+        "tie_word_embeddings": True}
+GPT_NEOX = {"model_type": "gpt_neox", "vocab_size": 37, "hidden_size": 24, "num_hidden_layers": 2,
+            "num_attention_heads": 3, "intermediate_size": 40, "max_position_embeddings": 16,
+            "hidden_act": "gelu", "rotary_pct": 0.5, "rotary_emb_base": 10000,
+            "use_parallel_residual": True, "layer_norm_eps": 1e-5, "attention_bias": True,
+            "tie_word_embeddings": False}
+QWEN3_MOE = of_llama("qwen3_moe", ("mlp_bias",), head_dim=6, rms_norm_eps=1e-6, num_experts=6,
+                     num_experts_per_tok=3, moe_intermediate_size=10, norm_topk_prob=True,
+                     rope_theta=1000000.0)
+
 # Case: sequence length, config. Sizes differ from each other, so that an exchange shows.
 CASES = {
-    "gpt2": (9, {"model_type": "gpt2", "vocab_size": 37, "n_positions": 12, "n_embd": 24, "n_layer": 2,
-                 "n_head": 3, "n_inner": 40, "activation_function": "gelu_new",
-                 "layer_norm_epsilon": 1e-5, "tie_word_embeddings": True}),
-    "gpt_neox": (9, {"model_type": "gpt_neox", "vocab_size": 37, "hidden_size": 24,
-                     "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 40,
-                     "max_position_embeddings": 16, "hidden_act": "gelu", "rotary_pct": 0.5,
-                     "rotary_emb_base": 10000, "use_parallel_residual": True, "layer_norm_eps": 1e-5,
-                     "attention_bias": True, "tie_word_embeddings": False}),
+    "gpt2": (9, GPT2),
+    "gpt2_packed": (9, {**GPT2, "n_embd": 16, "n_head": 2, "documents": [2, 4, 3]}),
+    "gpt_neox": (9, GPT_NEOX),
+    "gpt_neox_sequential": (9, {**GPT_NEOX, "hidden_size": 16, "num_attention_heads": 2,
+                                "use_parallel_residual": False}),
     "llama": (10, of_llama("llama")),
     "llama3": (11, of_llama("llama", num_attention_heads=2, num_key_value_heads=1, head_dim=8,
                             max_position_embeddings=512, rope_scaling={
@@ -80,9 +89,9 @@ CASES = {
                           rope_theta=1000000.0)),
     "qwen3": (9, of_llama("qwen3", ("mlp_bias",), num_attention_heads=2, num_key_value_heads=1,
                           head_dim=12, rms_norm_eps=1e-6, rope_theta=1000000.0)),
-    "qwen3_moe": (7, of_llama("qwen3_moe", ("mlp_bias",), head_dim=6, rms_norm_eps=1e-6,
-                              num_experts=6, num_experts_per_tok=3, moe_intermediate_size=10,
-                              norm_topk_prob=True, rope_theta=1000000.0)),
+    "qwen3_moe": (7, QWEN3_MOE),
+    "qwen3_moe_unnormalised": (8, {**QWEN3_MOE, "num_experts": 4, "num_experts_per_tok": 2,
+                                   "norm_topk_prob": False}),
     "gemma": (9, of_llama("gemma", ("mlp_bias", "hidden_act"), hidden_size=20, intermediate_size=28,
                           num_attention_heads=2, num_key_value_heads=1, head_dim=8,
                           hidden_activation="gelu_pytorch_tanh", rms_norm_eps=1e-6,

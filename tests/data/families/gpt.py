@@ -1,4 +1,6 @@
 """GPT-2, GPT-NeoX, Phi and OPT: LayerNorm, biases, a plain MLP."""
+import torch
+
 from parts import (ACTIVATIONS, attention, layer_norm, linear, rope_frequencies, rotate, split_heads,
                    visible)
 
@@ -14,12 +16,15 @@ def gpt2(w, c, ids):
     act, eps = ACTIVATIONS[c["activation_function"]], c["layer_norm_epsilon"]
     wte = w.table("wte.weight", c["vocab_size"], width)
     wpe = w.table("wpe.weight", c["n_positions"], width)
-    x = wte[ids] + wpe[:sequence]
+    # Documents packed into one sequence each begin again at position 0 and see only themselves.
+    documents = c.get("documents", [sequence])
+    mask = visible(sequence, documents=documents)
+    x = wte[ids] + torch.cat([wpe[:length] for length in documents])
     for i in range(c["n_layer"]):
         name = f"h.{i}."
         qkv = conv1d(w, name + "attn.c_attn", layer_norm(w, name + "ln_1", x, eps), 3 * width)
         q, k, v = (split_heads(part, c["n_head"]) for part in qkv.split(width, dim=-1))
-        x = x + conv1d(w, name + "attn.c_proj", attention(q, k, v, visible(sequence)), width)
+        x = x + conv1d(w, name + "attn.c_proj", attention(q, k, v, mask), width)
         inner = act(conv1d(w, name + "mlp.c_fc", layer_norm(w, name + "ln_2", x, eps), c["n_inner"]))
         x = x + conv1d(w, name + "mlp.c_proj", inner, width)
     return layer_norm(w, "ln_f", x, eps) @ wte.T
