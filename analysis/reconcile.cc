@@ -144,24 +144,29 @@ class Terms {
       const Count left = counted_[storage]->numel - elements;
       if (left != 0) partial.items.push_back({kNone, storage, -SixND(left)});
     }
-    for (ProofTerm* term : {&experts, &rows, &several, &partial, &tables}) terms_.push_back(std::move(*term));
+    for (ProofTerm* term : {&experts, &rows, &several, &partial, &tables})
+      terms_.push_back(std::move(*term));
   }
 
   void Gradients() {
     ProofTerm input{"missing_input_grad", "missing input gradients"};
     ProofTerm weight{"missing_weight_grad", "missing weight gradients"};
+    ProofTerm frozen{"frozen_weights", "weight gradients of frozen parameters"};
     ProofTerm repeated{"repeated_gradients", "gradients taken again"};
     for (const WeightContraction& c : proof_.contractions) {
       for (const bool is_input : {true, false}) {
         const GradientPart& part = is_input ? c.input_grad : c.weight_grad;
-        if (part.nodes.empty())
-          (is_input ? input : weight).items.push_back({c.node, kNone, -c.forward});
+        if (part.nodes.empty()) {
+          ProofTerm& term = is_input ? input : part.reason == kFrozenReason ? frozen : weight;
+          term.items.push_back({c.node, kNone, -c.forward});
+        }
         for (size_t i = 1; i < part.nodes.size(); ++i) {
           repeated.items.push_back({part.nodes[i], kNone, Matmul(part.nodes[i])});
         }
       }
     }
-    for (ProofTerm* term : {&input, &weight, &repeated}) terms_.push_back(std::move(*term));
+    for (ProofTerm* term : {&input, &frozen, &weight, &repeated})
+      terms_.push_back(std::move(*term));
   }
 
   const Graph& graph_;

@@ -281,7 +281,7 @@ class Splitter {
                                                         : nullptr;
       if (c.weight_grad.nodes.empty()) {
         c.weight_grad.reason = both != nullptr               ? both
-                               : !flow_.watched[c.parameter] ? "frozen: weight is not watched"
+                               : !flow_.watched[c.parameter] ? kFrozenReason
                                : !flow_.needs_gradient[w]    ? "gradient was not asked for"
                                                              : "computed without a contraction";
       }
@@ -330,6 +330,7 @@ class Splitter {
     const int32_t index = parameter_index_[c.parameter];
     contracted[index] = 1;
     ProofParameter& p = p_.parameter_list[index];
+    p.groups = std::max(p.groups, c.groups);
     p.rows += c.rows;
     p.forward += c.forward;
     p.weight_grad += c.weight_grad.flops;
@@ -362,13 +363,15 @@ class Splitter {
       auto& [first, rows] = stacks.try_emplace(c.region, &c, 0).first->second;
       rows += c.rows;
     }
-    p_.parameters_active = p_.parameters;
+    for (ProofParameter& p : p_.parameter_list) p.active = p.numel;
     for (const auto& [region, stack] : stacks) {
       if (p_.tokens == 0) continue;
       const auto& [c, rows] = stack;
       const Count passed = rows * (c->elements / c->groups) / p_.tokens;
-      p_.parameters_active -= c->elements - std::min<Count>(c->elements, passed);
+      p_.parameter_list[parameter_index_[c->parameter]].active -=
+          c->elements - std::min<Count>(c->elements, passed);
     }
+    for (const ProofParameter& p : p_.parameter_list) p_.parameters_active += p.active;
   }
 
   void Sums() {
@@ -391,6 +394,7 @@ class Splitter {
     for (const ProofParameter& p : p_.parameter_list) {
       p_.parameters += p.numel;
       if (p.lookup) p_.parameters_embedding += p.numel;
+      if (p.watched) p_.parameters_trained += p.numel;
       if (p.use == ProofParameter::kContracted) p_.parameters_matmul += p.numel;
     }
   }

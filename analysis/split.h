@@ -3,9 +3,10 @@
 //
 // A *weight contraction* is a forward node with matmul cost of which exactly one operand is a form
 // of a parameter (views, casts, layout copies only; analysis/provenance.h). With r rows against |W|
-// elements it costs 2r|W| (of a stack of experts, each row meets one: 2r|W|/E); each of its gradients, the one for the weight and the one for the input,
-// is a backward contraction of 2r|W|, or is missing for a reason. Everything else with matmul cost
-// is an activation contraction (attention), a parameter product, or belongs to other gradients.
+// elements it costs 2r|W| (of a stack of experts, each row meets one: 2r|W|/E); each of its
+// gradients, the one for the weight and the one for the input, is a backward contraction of 2r|W|,
+// or is missing for a reason. Everything else with matmul cost is an activation contraction
+// (attention), a parameter product, or belongs to other gradients.
 //
 // The proof is the list of these identities, and two reconciliations with 6·N·D (N: all parameters;
 // N: those that are not look-up tables) in which every term is summed over its own nodes, gradients
@@ -20,6 +21,9 @@
 #include "tally/autograd/graph.h"
 
 namespace tally {
+
+// Why a weight that nothing watches has no gradient.
+inline constexpr char kFrozenReason[] = "frozen: weight is not watched";
 
 // The gradients of one operand. `reason` is set exactly when there are none.
 struct GradientPart {
@@ -63,7 +67,9 @@ struct ProofParameter {
   Use use = kUnused;
   bool lookup = false;  // some look-up reads it (a tied head: this and kContracted)
   bool watched = false;
-  Count rows = 0;  // summed over its weight contractions
+  int64_t groups = 1;  // experts in it, where it is a stack of them
+  Count active = 0;    // elements that a token passes
+  Count rows = 0;      // summed over its weight contractions
   Count forward = 0, weight_grad = 0, input_grad = 0;
   std::string reason;  // why a gradient is missing; "" when none is
 };
@@ -113,6 +119,7 @@ struct SplitProof {
   Count parameters_embedding = 0;  // of these: read by look-ups
   Count parameters_matmul = 0;     // of these: in weight contractions
   Count parameters_active = 0;     // N less the experts that a token does not pass
+  Count parameters_trained = 0;    // of N: watched
   int64_t tokens = 0;              // D
   std::string tokens_origin;
 

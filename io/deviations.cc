@@ -10,10 +10,10 @@ std::vector<Deviation> Deviations(const Report& report) {
   const SplitProof& p = report.proof;
   std::vector<Deviation> list;
   absl::flat_hash_map<std::string, size_t> index;
-  const auto add = [&](const std::string& what, Count missing) {
+  const auto add = [&](const std::string& what, Count missing, const std::string& reason = "") {
     if (missing == 0) return;
-    const auto [it, added] = index.try_emplace(what, list.size());
-    if (added) list.push_back({what, 0});
+    const auto [it, added] = index.try_emplace(absl::StrCat(what, ": ", reason), list.size());
+    if (added) list.push_back({what, reason, 0});
     list[it->second].missing += missing;
   };
   const auto part = [&](const char* kind, const WeightContraction& c,
@@ -21,10 +21,9 @@ std::vector<Deviation> Deviations(const Report& report) {
     const bool first = &c == &p.contractions.front();
     const std::string name = StorageName(report.graph, c.parameter);
     if (gradient.nodes.empty()) {
-      add(first ? absl::StrCat(kind, " gradient of the first layer, ", name, ": missing, ",
-                               gradient.reason)
-                : absl::StrCat(kind, " gradients missing: ", gradient.reason),
-          c.forward);
+      add(first ? absl::StrCat("first ", kind, " gradient, ", name)
+                : absl::StrCat(kind, " gradients missing"),
+          c.forward, gradient.reason);
     } else {
       add(absl::StrCat(kind, " gradients taken more than once"), c.forward - gradient.flops);
     }

@@ -11,8 +11,9 @@
 namespace tally {
 
 struct Deviation {
-  std::string what;   // "input gradient of the first layer, w1: input needs no gradient"
-  Count missing = 0;  // below zero: more than the textbook has
+  std::string what;    // "first input gradient, w1"
+  std::string reason;  // "input needs no gradient"; "" where the count says it all
+  Count missing = 0;   // below zero: more than the textbook has
 };
 // In order of the contractions; those that are alike in one. They add up to textbook_backward()
 // less backward of the proof.

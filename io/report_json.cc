@@ -19,6 +19,7 @@ Json ModelJson(const Report& r) {
   json.Add("family", r.source.family ? Json(FamilyName(*r.source.family)) : Json());
   json.Add("parameters", r.proof.parameters);
   json.Add("parameters_active", r.proof.parameters_active);
+  json.Add("parameters_trained", r.proof.parameters_trained);
   json.Add("parameters_embedding", r.proof.parameters_embedding);
   return json.Add("parameters_matmul", r.proof.parameters_matmul).Add("tied", r.tied());
 }
@@ -67,7 +68,9 @@ Json ProofJson(const Report& r) {
   Json parameters = Json::Array();
   for (const ProofParameter& p : r.proof.parameter_list) {
     Json json = Json::Object();
-    json.Add("name", p.name).Add("numel", p.numel).Add("rows", p.rows).Add("forward", p.forward);
+    json.Add("name", p.name).Add("numel", p.numel);
+    if (p.groups != 1) json.Add("groups", p.groups);
+    json.Add("rows", p.rows).Add("forward", p.forward);
     json.Add("input_grad", p.input_grad).Add("weight_grad", p.weight_grad);
     parameters.Append(json.Add("reason", TextOrNull(p.reason)));
   }

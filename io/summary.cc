@@ -63,6 +63,10 @@ class Writer {
       Line(absl::StrCat("active ", ToGrouped(p_.parameters_active),
                         " a token: of every stack of experts those that it passes"));
     }
+    if (r_.phase != "forward" && p_.parameters_trained != p_.parameters) {
+      Line(absl::StrCat("trained ", ToGrouped(p_.parameters_trained), ", frozen ",
+                        ToGrouped(p_.parameters - p_.parameters_trained)));
+    }
     std::string run = absl::StrCat("phase ", r_.phase);
     if (s.batch) absl::StrAppend(&run, ", batch ", *s.batch);
     if (s.sequence) absl::StrAppend(&run, " x sequence ", *s.sequence);
@@ -154,9 +158,11 @@ class Writer {
     const std::vector<Deviation> deviations = Deviations(r_);
     if (deviations.empty()) return;
     Section(text_, "Backward beside the textbook, two contractions for each forward one");
-    Table table({{"", kLeft}, {"FLOPs", kRight}});
+    Table table({{"", kLeft}, {"FLOPs", kRight}, {"why", kLeft}});
     table.AddRow({"textbook backward, 2 x forward", ToGrouped(p_.textbook_backward())});
-    for (const Deviation& d : deviations) table.AddRow({"  " + d.what, Signed(-d.missing)});
+    for (const Deviation& d : deviations) {
+      table.AddRow({"  " + d.what, Signed(-d.missing), d.reason});
+    }
     table.AddRule();
     table.AddRow({"executed backward", ToGrouped(p_.backward)});
     Indented(table);
@@ -175,12 +181,12 @@ class Writer {
       table.AddRow({name, ToGrouped(forward), Dash(backward), ToGrouped(forward + backward)});
     };
     const MaskedCounts &f = a.forward.other, &b = a.backward.other;
-    row("nominal, as everywhere else", a.forward.nominal, a.backward.nominal);
-    row("full: every pair of query and key", f.full, b.full);
-    row("causal half", f.causal_half, b.causal_half);
-    row("causal exact: the visible pairs", f.causal_exact, b.causal_exact);
+    row("nominal, as above", a.forward.nominal, a.backward.nominal);
+    row("full: every pair", f.full, b.full);
+    row("causal half: squares halved", f.causal_half, b.causal_half);
+    row("causal exact: visible pairs", f.causal_exact, b.causal_exact);
     row("executed by the kernels", f.executed, b.executed);
-    if (b.recomputed != 0) row("  of these scores made again", f.recomputed, b.recomputed);
+    if (b.recomputed != 0) row("  of it scores made again", f.recomputed, b.recomputed);
     Indented(table);
   }
 
@@ -311,7 +317,8 @@ class Writer {
     Section(text_, "Counted how");
     for (const char* line :
          {"matmul: contractions, (m,k)x(k,n) = 2mkn, batches as executed, attention the full",
-          "  square, each packed document its own, where a window binds its visible pairs;",
+          "  square; fused attention each packed document's own, where a window binds its visible",
+          "  pairs (composed of products as they run: the whole square whatever is masked);",
           "  other: add sub mul div neg abs compare max = 1 each, a reduction of n = n-1;",
           "  transcendental: exp log sqrt rsqrt sin cos tanh erf pow = 1 each; select, cast, copy,",
           "  index, look-up = 0. input_grad: every gradient of an activation, attention's too.",

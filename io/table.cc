@@ -144,7 +144,7 @@ void Table::AddRow(std::vector<std::string> cells) {
 void Table::AddRule() { rows_.emplace_back(); }
 
 std::vector<int> Table::Widths(int width) const {
-  constexpr int kLeast = 8;
+  constexpr int kLeast = 30;
   std::vector<int> widths;
   int total = 0;
   for (size_t c = 0; c < columns_.size(); ++c) {

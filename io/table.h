@@ -50,7 +50,8 @@ class Table {
   bool empty() const { return rows_.empty(); }
 
   // Lines end in '\n' and have no spaces before it. A table wider than `width` columns shortens its
-  // left-aligned cells in their middle, longest first, never below 8 columns.
+  // left-aligned cells in their middle, longest first, never below 30
+  // columns: where numbers leave no room for that, the table is wider.
   std::string ToString(int width = kWidth) const;
 
  private:

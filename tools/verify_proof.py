@@ -26,6 +26,8 @@ class Split:
         self.kind = {}  # forward contraction -> (kind, weight operand, activation operand)
         self.contractions, self.activations, self.products = {}, {}, {}
         self.second_order, self.gradient_only = [], []
+        self.watched = {v["storage"] for v in g.values if v.get("watched")}
+        self.differentiated = any(node["phase"] == "backward" for node in g.nodes)
         for n, node in enumerate(g.nodes):
             if g.flops[n] > 0 and node["phase"] == "forward":
                 self.forward(n, node)
@@ -198,7 +200,9 @@ class Split:
         for n, c in self.contractions.items():
             for part in ("input_grad", "weight_grad"):
                 if not c[part]:
-                    add("missing_" + part, (n, None), -c["forward"])
+                    frozen = part == "weight_grad" and c["parameter"] not in self.watched
+                    used = self.differentiated and g.nodes[n]["out"][0] in self.path
+                    add("frozen_weights" if frozen and used else "missing_" + part, (n, None), -c["forward"])
                 for m in c[part][1:]:
                     add("repeated_gradients", (m, None), g.flops[m])
         return sum(counted.values()), {key: items for key, items in t.items() if items}
@@ -218,8 +222,7 @@ def unique(what, entries, key):
 def check_contractions(g, split, proof):
     claimed = unique("contractions", proof["contractions"], "node")
     same("weight contractions", sorted(split.contractions), sorted(claimed))
-    backward = any(node["phase"] == "backward" for node in g.nodes)
-    watched = {v["storage"] for v in g.values if v.get("watched")}
+    backward, watched = split.differentiated, split.watched
     for n, c in split.contractions.items():
         for key in ("parameter", "operand", "elements", "rows", "forward"):
             same(f"contraction {n}: {key}", c[key], number(claimed[n][key]))
@@ -263,7 +266,7 @@ def check_rest(g, split, proof):
 def check_parameters(g, split, proof):
     claimed = unique("parameters", proof["parameter_list"], "storage")
     same("parameters", sorted(split.parameters), sorted(claimed))
-    watched = {v["storage"] for v in g.values if v.get("watched")}
+    watched = split.watched
     for s, (numel, use, lookup) in split.parameters.items():
         p = claimed[s]
         same(f"name of parameter {s}", g.storages[s].get("name", f"parameter {s}"), p["name"])

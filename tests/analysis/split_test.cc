@@ -102,7 +102,7 @@ TEST(Split, OfLoraLeavesOutTheFrozenWeight) {
   EXPECT_EQ(proof.backward, 163'840);
   EXPECT_EQ(proof.total(), 311'296);
   EXPECT_EQ(proof.contractions[0].weight_grad.reason, "frozen: weight is not watched");
-  EXPECT_EQ(Term(proof, "missing_weight_grad"), -2 * 16 * 64 * 64);
+  EXPECT_EQ(Term(proof, "frozen_weights"), -2 * 16 * 64 * 64);
 }
 
 TEST(Split, OfLoraWithoutInputGradient) { EXPECT_EQ(Prove(Lora(false)).total(), 172'032); }

@@ -58,8 +58,10 @@ class Explainer {
     const auto it = weight_of_.find(node.phase == Phase::kBackward ? node.serves : n);
     std::string sizes = SpecsOf(node);
     if (rows && it != weight_of_.end() && CostOf(g_, node).matmul == it->second->forward) {
-      sizes = absl::StrCat("2·r·|W| = 2·", ToGrouped(it->second->rows), "·",
-                           ToGrouped(it->second->elements));
+      const WeightContraction& c = *it->second;
+      sizes = absl::StrCat(c.groups == 1 ? "2·r·|W| = 2·" : "2·r·|W|/E = 2·", ToGrouped(c.rows),
+                           "·", ToGrouped(c.elements));
+      if (c.groups != 1) absl::StrAppend(&sizes, "/", c.groups);
     }
     return absl::StrCat(node.op->name, ", ", sizes, In(g_.ScopePath(node.scope)));
   }
@@ -118,9 +120,14 @@ class Explainer {
       Say("elements of every storage whose origin is parameter, a tied one once", "elements", true);
       AddParameters([](const ProofParameter&) { return true; });
     } else if (is("parameters_active")) {
-      Say("parameters less, of every stack of E experts, those that a token does not pass",
-          "elements");
-      AddParameters([](const ProofParameter&) { return true; });
+      Say("elements of the parameters; of a stack of E experts with r rows the share r/(E·D) that "
+          "a "
+          "token passes",
+          "elements", true);
+      for (const ProofParameter& p : p_.parameter_list) AddStorage(p.storage, p.active);
+    } else if (is("parameters_trained")) {
+      Say("elements of the parameters that gradients are asked for", "elements", true);
+      AddParameters([](const ProofParameter& p) { return p.watched; });
     } else if (is("parameters_embedding")) {
       Say("elements of the parameters that a look-up reads", "elements", true);
       AddParameters([](const ProofParameter& p) { return p.lookup; });
@@ -192,12 +199,15 @@ class Explainer {
       const char* words;
     } kWays[] = {
         {"full", &MaskedCounts::full, "every pair of query and key"},
-        {"causal_half", &MaskedCounts::causal_half, "half of the nominal count where it is causal"},
+        {"causal_half", &MaskedCounts::causal_half,
+         "squares halved where the mask is causal; a window that binds its visible pairs"},
         {"causal_exact", &MaskedCounts::causal_exact, "the pairs that the mask lets through"},
         {"executed", &MaskedCounts::executed, "what the kernels run, recomputation included"},
         {"recomputed", &MaskedCounts::recomputed, "scores that the kernels make again in backward"},
     };
-    const char* words = "squares, of a window that binds its visible pairs";
+    const char* words =
+        "fused: squares of the documents, of a window that binds its visible pairs; composed: the "
+        "products as they run";
     Count MaskedCounts::*member = nullptr;
     for (const auto& way : kWays) {
       if (key.parts[3] != way.name) continue;
@@ -258,10 +268,11 @@ class Explainer {
       Say("elements of its storage", "elements", true);
       return AddStorage(p.storage, p.numel);
     }
+    if (figure == "groups") return Say("experts in the stack: a row meets one of them", "experts");
     if (figure == "reason") return Say("why a gradient of its contractions is missing");
     Say(figure == "rows" ? "rows r against it, summed over its weight contractions"
         : figure == "forward"
-            ? "2·r·|W|, summed over its weight contractions"
+            ? "2·r·|W|, of a stack of E experts 2·r·|W|/E, summed over its weight contractions"
             : absl::StrCat("backward contractions that are the ", figure, " of its contractions"),
         figure == "rows" ? "rows" : "FLOPs", true);
     for (const WeightContraction& c : p_.contractions) {
