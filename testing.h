@@ -239,6 +239,7 @@ class GradChecker {
   // Along single elements, to say where the gradient is wrong. Looks at the first 256.
   std::string WorstElement(size_t which, const Tensor& gradient) const {
     const std::vector<double> got = gradient.ToDoubles();
+    if (got.empty()) return "  which has no elements\n";
     const auto value = [&](const Tensors& inputs) { return Dot(cotangent_, fn_(inputs)); };
     double worst = -1, expected_there = 0;
     size_t where = 0;
@@ -248,7 +249,7 @@ class GradChecker {
       const double expected = Difference(which, Tensor::FromDoubles(unit, gradient.spec()), value);
       unit[i] = 0;
       const double apart = std::abs(got[i] - expected);
-      if (apart <= worst) continue;
+      if (std::isnan(worst) || apart <= worst) continue;
       worst = apart;
       where = i;
       expected_there = expected;

@@ -144,7 +144,9 @@ class Splitter {
 
   void Forward(NodeId n) {
     const Node& node = g_.nodes[n];
-    const Operands operands = FindOperands(node);
+    // One node makes all gradients of fused attention, so none can be told to be of a weight.
+    const bool fused = node.foreign == kNone && node.op->masked != nullptr;
+    const Operands operands = fused ? Operands() : FindOperands(node);
     if (operands.parameters == 1 && operands.activation != kNone) {
       kind_[n] = kWeight;
       forward_index_[n] = static_cast<int32_t>(p_.contractions.size());

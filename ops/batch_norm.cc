@@ -203,6 +203,11 @@ BatchNormed BatchNorm(const Tensor& x, const Tensor& weight, const Tensor& bias,
 
 void UpdateRunning(const Tensor& running_mean, const Tensor& running_var, const BatchNormed& batch,
                    int64_t count, double momentum, double eps) {
+  RequireDefined("running_update_", {running_mean, running_var, batch.mean, batch.rstd});
+  if (SharesStorage(running_mean, running_var)) {
+    ThrowInvalid(
+        "running_update_: the running mean and variance share a storage; give each its own");
+  }
   const TensorArg in[] = {running_mean, running_var, batch.mean, batch.rstd};
   ApplyAll(kRunningUpdate, in, RunningUpdateAttrs{momentum, eps, count});
 }

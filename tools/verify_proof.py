@@ -49,6 +49,8 @@ class Split:
             if plain or len(weights) <= 1:
                 break
         other = {"forward": g.flops[n], "backward_nodes": [], "backward": 0}
+        if node["op"] == "sdpa":  # one node makes all its gradients: none is of a weight alone
+            weights = []
         if len(weights) == 1 and others:
             w = node["in"][weights[0]]
             self.kind[n] = ("weight", weights[0], others[0])

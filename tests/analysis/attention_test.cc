@@ -131,6 +131,26 @@ TEST(Attention, FusedBackwardNamesTheScoresItMakesAgain) {
   EXPECT_EQ(report.forward.other.recomputed, 0);
 }
 
+// Queries that are learned, as of a pooling head, and a learned memory.
+TEST(Attention, OfAParameterIsProvenInEveryForm) {
+  for (const bool fused : {false, true}) {
+    for (int which = 0; which < 3; ++which) {
+      std::vector<Tensor> qkv(3);
+      for (Tensor& t : qkv) t = Tensor::Empty({DType::kF32, {2, 6, 4, 8}}, kMeta);
+      Declare(qkv[which], Origin::kParameter, "learned");
+      Tape tape;
+      tape.Watch(qkv[which]);
+      const Tensor y = fused ? FusedAttention(qkv[0], qkv[1], qkv[2], {.causal = true})
+                             : ComposedAttention(qkv[0], qkv[1], qkv[2], {.causal = true});
+      tape.Gradient(Sum(y), qkv[which]);
+      const Graph graph = tape.Finish();
+      const SplitProof proof = ProveSplit(graph);
+      EXPECT_TRUE(proof.holds) << fused << which << testing::PrintToString(proof.failures);
+      EXPECT_EQ(proof.forward, 2 * 2 * 8 * 6 * 6 * 2 * 4);
+    }
+  }
+}
+
 TEST(Attention, ARouterOrAClassifierIsNone) {
   const Tensor x = Tensor::Empty({DType::kF32, {6, 4}}, kMeta);
   const Tensor w = Tensor::Empty({DType::kF32, {4, 3}}, kMeta);

@@ -105,6 +105,9 @@ TEST_F(VerifyProof, AcceptsContractionsOfOtherShapesAndRejectsEveryChange) {
   const Tensor heads = Reshape(x, {2, 9, 2, 4});
   x = Add(x, Reshape(FusedAttention(heads, heads, heads, {.causal = true, .documents = {4, 5}}),
                      {2, 9, 8}));
+  const Tensor queries = parameter("queries", {2, 9, 2, 4});
+  tape.Watch(queries);
+  x = Add(x, Reshape(FusedAttention(queries, heads, heads), {2, 9, 8}));
   const Tensor again = Reshape(x, {2, 9, 2, 4});
   x = Add(x,
           Reshape(FusedAttention(again, again, again, {.causal = true, .window = 3}), {2, 9, 8}));

@@ -332,9 +332,13 @@ TEST(ChannelNorm, NamesWhatDoesNotFit) {
   EXPECT_THAT(MessageOf([&] { GroupNorm(x, 0, w, w); }), HasSubstr("groups=0"));
   EXPECT_THAT(MessageOf([&] { BatchNorm(x, w, w, -1); }), HasSubstr("eps is -1"));
   EXPECT_THAT(MessageOf([&] {
-                UpdateRunning(w, w, {x, w, w}, 1);
+                UpdateRunning(w, f32({6}), {x, w, w}, 1);
               }),
               HasSubstr("variance of 1 values"));
+  EXPECT_THAT(MessageOf([&] {
+                UpdateRunning(w, w, {x, w, w}, 4);
+              }),
+              HasSubstr("share a storage"));
   EXPECT_THAT(MessageOf([&] { BatchNormInference(x, w, w, w, f32({2})); }),
               HasSubstr("one value a channel"));
 }
