@@ -1,6 +1,7 @@
 #include "tally/io/model_config.h"
 
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -279,6 +280,8 @@ std::string ModelConfigJson(const ModelConfig& config) {
   if (config.sequence) json.Add("sequence", *config.sequence);
   if (config.dtype) json.Add("dtype", Name(*config.dtype));
   if (config.optimizer) json.Add("optimizer", *config.optimizer);
+  if (config.accumulate != 1) json.Add("accumulate", config.accumulate);
+  if (config.clip != 0) json.Add("clip", config.clip);
   if (!config.documents.empty()) {
     Json documents = Json::Array();
     for (int64_t length : config.documents) documents.Append(length);
@@ -314,6 +317,13 @@ absl::StatusOr<ModelConfig> ParseModelConfig(absl::string_view text) {
   TALLY_RETURN_IF_ERROR(reader.OptionalSize("sequence", &config.sequence));
   TALLY_RETURN_IF_ERROR(reader.Text("dtype", &dtype));
   TALLY_RETURN_IF_ERROR(reader.Text("optimizer", &config.optimizer));
+  if (reader.Has("accumulate")) {
+    TALLY_RETURN_IF_ERROR(reader.Size("accumulate", 1, &config.accumulate, 1 << 16));
+  }
+  TALLY_RETURN_IF_ERROR(reader.Number("clip", &config.clip));
+  if (!(config.clip >= 0 && std::isfinite(config.clip))) {
+    return absl::InvalidArgumentError("config: \"clip\" must be 0 or more");
+  }
   if (reader.Has("documents")) {
     TALLY_RETURN_IF_ERROR(reader.Sizes("documents", &config.documents));
   }

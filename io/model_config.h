@@ -26,6 +26,9 @@ struct ModelConfig {
   std::optional<int64_t> batch, sequence;
   std::optional<DType> dtype;
   std::optional<std::string> optimizer;
+  // "accumulate":4,"clip":1.0, written where they are not these.
+  int64_t accumulate = 1;  // micro-batches a step
+  double clip = 0;         // global norm of the gradients; 0: none
   // The packed documents of each sequence: "documents":[96,32]. Empty: none.
   std::vector<int64_t> documents;
   // "lora":{"rank":8,"alpha":16.0,"seed":0,"layers":["h.0.attn.c_attn"]}: the layers that the

@@ -1,11 +1,15 @@
 // Models by name.
+#include <algorithm>
 #include <utility>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "tally/nn/model.h"
+#include "tally/nn/nearest.h"
 #include "tally/nn/presets.h"
 #include "tally/tensor/check.h"
 
@@ -30,20 +34,46 @@ std::optional<std::vector<int64_t>> ParseSizes(absl::string_view text) {
 absl::StatusOr<FamilyConfig> WithFields(absl::string_view name, TransformerConfig config,
                                         absl::string_view fields) {
   absl::Status status = SetFields(config, fields);
-  if (fields.empty()) status = absl::InvalidArgumentError("there are none");
+  if (fields.empty()) {
+    status = absl::InvalidArgumentError("wanted fields after the colon, as in gpt2:layers=2");
+  }
+  if (status.ok()) status = CheckFieldsAreUsed(config, fields);
   if (status.ok()) {
     try {
       config.Check();
       return config;
     } catch (const Error& e) {
-      return absl::InvalidArgumentError(absl::StrCat("model ", name, ": ", e.what()));
+      status = absl::InvalidArgumentError(e.what());
     }
   }
-  std::vector<std::string> names;
-  for (const TransformerField& field : TransformerFields()) names.push_back(field.name);
-  return absl::InvalidArgumentError(absl::StrCat("model ", name, ": ", status.message(),
-                                                 "; wanted fields as in gpt2:layers=2,width=128; ",
-                                                 "there are ", absl::StrJoin(names, ", ")));
+  return absl::InvalidArgumentError(absl::StrCat("model ", name, ": ", status.message()));
+}
+
+// Letters and digits in lower case: what people agree on in the name of a model.
+std::string Bare(absl::string_view name) {
+  std::string bare;
+  for (char c : name) {
+    if (absl::ascii_isalnum(c)) bare += absl::ascii_tolower(c);
+  }
+  return bare;
+}
+
+// "did you mean llama-3-8b?": the one spelt alike, else those that begin alike, else the nearest.
+std::string ProbablyMeant(absl::string_view name) {
+  const std::string bare = Bare(name);
+  std::vector<std::string> names, begin, bares;
+  for (const Builtin& b : Builtins()) {
+    names.push_back(b.name);
+    bares.push_back(Bare(b.name));
+    if (bares.back() == bare) return absl::StrCat("; did you mean ", b.name, "?");
+    if (bare.size() >= 3 && absl::StartsWith(bares.back(), bare)) begin.push_back(b.name);
+  }
+  if (begin.size() > 4) begin.resize(4);
+  if (!begin.empty()) return absl::StrCat("; did you mean ", absl::StrJoin(begin, ", "), "?");
+  const std::string near = Nearest(bare, bares);
+  if (near.empty()) return "";
+  return absl::StrCat("; did you mean ",
+                      names[std::find(bares.begin(), bares.end(), near) - bares.begin()], "?");
 }
 
 std::string About(const Preset& preset) {
@@ -92,10 +122,8 @@ absl::StatusOr<FamilyConfig> BuiltinConfig(absl::string_view name) {
     if (!sizes || sizes->size() != 2) return BadSizes(name, "two-layer:256,64");
     return TwoLayerConfig{.in = (*sizes)[0], .out = (*sizes)[1]};
   }
-  std::vector<std::string> names;
-  for (const Builtin& b : Builtins()) names.push_back(b.name);
-  return absl::NotFoundError(absl::StrCat("there is no built-in model ", base, "; there are ",
-                                          absl::StrJoin(names, ", ")));
+  return absl::NotFoundError(
+      absl::StrCat("there is no built-in model '", base, "'", ProbablyMeant(base)));
 }
 
 }  // namespace tally

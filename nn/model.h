@@ -53,7 +53,7 @@ std::unique_ptr<Model> MakeModel(Parameters& parameters, const FamilyConfig& con
 // A model by name, with sizes where the family allows: "gpt2-xl", "mlp:784,512,10",
 // "cruncher:1024,8" (width, layers), "two-layer:256,64" (in, out), and any field of a transformer:
 // "gpt2:layers=2,width=128", "llama-3-8b:layers=4,attention=composed". kNotFound for an unknown
-// name (the message lists the names), kInvalidArgument for bad sizes.
+// name (the message has those near), kInvalidArgument for bad sizes.
 absl::StatusOr<FamilyConfig> BuiltinConfig(absl::string_view name);
 
 struct Builtin {

@@ -1,9 +1,13 @@
 #include "tally/nn/presets.h"
 
+#include <algorithm>
 #include <utility>
+#include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "tally/nn/nearest.h"
 #include "tally/tensor/check.h"
 
 namespace tally {
@@ -142,13 +146,138 @@ absl::Span<const Preset> Presets() {
   return kPresets;
 }
 
+namespace {
+
+// What others call a field.
+constexpr std::pair<const char*, const char*> kOtherNames[] = {
+    {"d", "width"},
+    {"d_model", "width"},
+    {"dim", "width"},
+    {"n_embd", "width"},
+    {"hidden_size", "width"},
+    {"hidden", "width"},
+    {"ff", "inner"},
+    {"d_ff", "inner"},
+    {"ffn", "inner"},
+    {"n_inner", "inner"},
+    {"ffn_dim", "inner"},
+    {"intermediate_size", "inner"},
+    {"L", "layers"},
+    {"depth", "layers"},
+    {"n_layer", "layers"},
+    {"n_layers", "layers"},
+    {"num_layers", "layers"},
+    {"num_hidden_layers", "layers"},
+    {"n_head", "heads"},
+    {"n_heads", "heads"},
+    {"H", "heads"},
+    {"num_attention_heads", "heads"},
+    {"n_kv_heads", "kv_heads"},
+    {"num_key_value_heads", "kv_heads"},
+    {"vocab_size", "vocab"},
+    {"n_vocab", "vocab"},
+    {"n_ctx", "context"},
+    {"n_positions", "context"},
+    {"seq", "context"},
+    {"max_position_embeddings", "context"},
+    {"act", "activation"},
+    {"hidden_act", "activation"},
+    {"num_experts", "experts"},
+    {"top_k", "experts_per_token"},
+    {"theta", "rope_theta"},
+    {"sliding_window", "window"},
+    {"tie_word_embeddings", "tied"},
+};
+
+std::string ProbableField(absl::string_view name) {
+  for (const auto& [other, field] : kOtherNames) {
+    if (name == other) return field;
+  }
+  std::vector<std::string> names;
+  for (const TransformerField& field : TransformerFields()) names.push_back(field.name);
+  return Nearest(name, names);
+}
+
+const TransformerField* FindField(absl::string_view name) {
+  for (const TransformerField& field : TransformerFields()) {
+    if (name == field.name) return &field;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+std::string FieldValues(const TransformerField& field) {
+  struct Values {
+    std::string operator()(int64_t TransformerConfig::*) const { return "a whole number"; }
+    std::string operator()(double TransformerConfig::*) const { return "a number"; }
+    std::string operator()(bool TransformerConfig::*) const { return "true or false"; }
+    std::string operator()(const EnumField& names) const {
+      std::string text;
+      for (int i = 0; names.names[i] != nullptr; ++i) {
+        const char* between = names.names[i + 1] == nullptr ? " or " : ", ";
+        absl::StrAppend(&text, i == 0 ? "" : between, names.names[i]);
+      }
+      return text;
+    }
+  };
+  return std::visit(Values(), field.member);
+}
+
 absl::Status SetFields(TransformerConfig& config, absl::string_view fields) {
+  std::vector<absl::string_view> seen;
   for (absl::string_view part : absl::StrSplit(fields, ',', absl::SkipEmpty())) {
     const std::pair<absl::string_view, absl::string_view> pair =
         absl::StrSplit(part, absl::MaxSplits('=', 1));
-    if (!SetField(config, pair.first, pair.second)) {
+    const auto [name, value] = pair;
+    const TransformerField* field = FindField(name);
+    if (field == nullptr) {
+      const std::string near = ProbableField(name);
+      return absl::InvalidArgumentError(absl::StrCat(
+          "there is no field '", name, "'",
+          near.empty() ? "" : absl::StrCat("; did you mean ", near, "?"),
+          "; wanted fields as in layers=2,width=128, which graph-report --list-models lists"));
+    }
+    if (!SetField(config, name, value)) {
       return absl::InvalidArgumentError(
-          absl::StrCat("'", part, "' is no field of a transformer with a value of it"));
+          absl::StrCat(name, " is ", FieldValues(*field), ", not '", value, "'"));
+    }
+    if (std::find(seen.begin(), seen.end(), name) != seen.end()) {
+      return absl::InvalidArgumentError(absl::StrCat(name, " is given twice"));
+    }
+    seen.push_back(name);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckFieldsAreUsed(const TransformerConfig& c, absl::string_view fields) {
+  const struct {
+    bool used;
+    const char* of;
+    std::vector<absl::string_view> names;
+  } groups[] = {
+      {!c.takes_images(), "of models of tokens", {"vocab", "context", "tied", "embedding_width"}},
+      {c.takes_images(), "of models of images", {"patch", "channels", "classes", "class_token"}},
+      {c.positions == PositionKind::kRotary,
+       "of positions=rotary",
+       {"rotary_fraction", "rope_theta", "rope_interleaved", "rope_scaling", "rope_factor",
+        "rope_low_frequency", "rope_high_frequency", "rope_original_context"}},
+      {c.positions == PositionKind::kLearned, "of positions=learned", {"position_offset"}},
+      {c.rope_scaling != RopeScaling::kNone, "of rope_scaling=linear or llama3", {"rope_factor"}},
+      {c.rope_scaling == RopeScaling::kLlama3,
+       "of rope_scaling=llama3",
+       {"rope_low_frequency", "rope_high_frequency", "rope_original_context"}},
+      {c.window > 0, "of models with a window", {"window_period"}},
+      {c.experts > 0,
+       "of models with experts",
+       {"experts_per_token", "expert_inner", "renormalise_experts"}},
+  };
+  for (absl::string_view part : absl::StrSplit(fields, ',', absl::SkipEmpty())) {
+    const absl::string_view name = part.substr(0, part.find('='));
+    for (const auto& group : groups) {
+      if (group.used || !absl::c_linear_search(group.names, name)) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat(name, " is ", group.of, "; this one does not use it"));
     }
   }
   return absl::OkStatus();

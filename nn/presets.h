@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "tally/nn/transformer_config.h"
 
@@ -21,8 +22,16 @@ absl::Span<const Preset> Presets();
 // The config of a preset.
 TransformerConfig PresetConfig(const Preset& preset);
 
-// Sets the fields of "layers=2,width=128". The message of an error names what was wrong with it.
+// Sets the fields of "layers=2,width=128". kInvalidArgument for a field that there is not (with
+// what was probably meant: "ff" is inner), a value that is none of its values, a field given twice.
 absl::Status SetFields(TransformerConfig& config, absl::string_view fields);
+
+// kInvalidArgument where one of those fields says nothing about `config`, which has them set: the
+// vocabulary of a model of images, rope_theta without rotary positions.
+absl::Status CheckFieldsAreUsed(const TransformerConfig& config, absl::string_view fields);
+
+// What a field takes, in words: "a whole number", "true or false", "none, linear or llama3".
+std::string FieldValues(const TransformerField& field);
 
 }  // namespace tally
 

@@ -74,6 +74,10 @@ void CheckHeads(const Config& c) {
                            "; its checkpoints keep a key and a value for each of the ", c.heads,
                            " heads"));
   }
+  if (c.positions == PositionKind::kRotary && c.HeadDim() % 2 != 0) {
+    Refuse(c, absl::StrCat("head_dim is ", c.HeadDim(),
+                           "; rotary positions turn pairs, so it must be even"));
+  }
   if (c.positions == PositionKind::kRotary && c.RotaryDim() < 2) {
     Refuse(c, absl::StrCat("rotary_fraction ", c.rotary_fraction, " of a head of ", c.HeadDim(),
                            " leaves no pair of dims to turn"));
@@ -103,6 +107,9 @@ void CheckNumbers(const Config& c) {
   if (c.dropout > 0 && c.attention == AttentionKind::kFused) {
     Refuse(c, absl::StrCat("dropout is ", c.dropout,
                            "; fused attention keeps no weights to drop: attention=composed does"));
+  }
+  if (c.causal && c.takes_images()) {
+    Refuse(c, "causal is true; the patches of an image see each other");
   }
   if (c.window > 0 && !c.causal) Refuse(c, "a window is of causal attention");
   if (c.norm_offset != 0 && c.norm == NormKind::kLayerNorm) {

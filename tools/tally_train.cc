@@ -7,8 +7,10 @@
 #include <cstdio>
 #include <memory>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "tally/analysis/cost_report.h"
 #include "tally/analysis/memory.h"
 #include "tally/analysis/residuals.h"
@@ -76,7 +78,8 @@ Flags MakeFlags(Options& o) {
       "it with the graph of its last step. Exit: 0 ok, 1 the loss is no finite number any more,\n"
       "2 usage, 3 unreadable input, 5 internal or out of memory.");
   flags.Group("Model");
-  flags.Choice("family", &o.family, LanguageModelFamilies(), "whose form the model has");
+  flags.Text("family", &o.family, absl::StrJoin(LanguageModelFamilies(), "|"),
+             "whose form the model has");
   flags.Integer("width", &o.model.width, 1, 1 << 16, "model width d");
   flags.Integer("layers", &o.model.layers, 1, 1000, "blocks");
   flags.Integer("heads", &o.model.heads, 1, 1 << 12, "attention heads; must divide the width");
@@ -111,11 +114,23 @@ int Fail(int code, const absl::Status& status) {
   return code;
 }
 
+// A family that this program can train.
+absl::StatusOr<Family> TrainedFamily(const std::string& name) {
+  const std::vector<std::string> known = LanguageModelFamilies();
+  Family family = Family::kGpt2;
+  const bool is_family = FamilyFromName(name, &family);
+  if (absl::c_linear_search(known, name)) return family;
+  const std::string near = is_family ? "" : Nearest(name, known);
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--family=", name, ": ",
+      is_family ? "is no language model, and this program trains no other; " : "", "wanted one of ",
+      absl::StrJoin(known, ", "), near.empty() ? "" : absl::StrCat("; did you mean ", near, "?")));
+}
+
 // The model's fields that are not flags of their own.
 absl::Status SetModel(Options& o) {
   TALLY_ASSIGN_OR_RETURN(o.documents, ParseDocuments(o.documents_text));
-  Family kind = Family::kGpt2;
-  FamilyFromName(o.family, &kind);
+  TALLY_ASSIGN_OR_RETURN(const Family kind, TrainedFamily(o.family));
   TALLY_ASSIGN_OR_RETURN(const FamilyConfig family,
                          WithAttention(InSmall(kind, o.model), o.attention));
   o.model = std::get<TransformerConfig>(family);
@@ -126,11 +141,12 @@ absl::Status SetModel(Options& o) {
 // Whether the model can be written, asked before hours of training and not after. An AtomicFile
 // that is not committed leaves nothing behind.
 absl::Status CheckOut(const std::string& out) {
-  if (out.empty()) return absl::InvalidArgumentError("--out wants a value");
   if (out == "-") {
     return absl::InvalidArgumentError("--out wants a file; a model is not printed to stdout");
   }
-  return AtomicFile::Create(out).status();
+  const absl::Status status = AtomicFile::Create(out).status();
+  if (status.ok()) return status;
+  return absl::Status(status.code(), absl::StrCat("--out: ", status.message()));
 }
 
 double Seconds() {
@@ -275,15 +291,26 @@ void Trainer::PrintEnd() const {
   }
 }
 
+// With the graph of the last step where the file can hold it. Nothing that was trained is lost for
+// a graph that it cannot: the model is what its config and parameters say.
 absl::Status Trainer::Save() const {
   const std::string config = ModelConfigJson({.family = o_.model,
                                               .batch = o_.batch,
                                               .sequence = o_.model.context,
                                               .dtype = DType::kF32,
                                               .optimizer = o_.optimizer,
+                                              .accumulate = o_.accumulate,
+                                              .clip = o_.clip,
                                               .documents = o_.documents,
                                               .lora = o_.lora});
-  TALLY_RETURN_IF_ERROR(SaveModel(o_.out, graph_, parameters_.tensors(), config));
+  if (const absl::Status s = SaveModel(o_.out, graph_, parameters_.tensors(), config); !s.ok()) {
+    TALLY_RETURN_IF_ERROR(
+        SaveModel(o_.out, {.tensors = parameters_.named(), .config_json = config}));
+    std::fprintf(stderr,
+                 "tally-train: %s; saved without the graph of the last step, which graph-report "
+                 "traces from the config\n",
+                 std::string(s.message()).c_str());
+  }
   std::printf("wrote %s\n", o_.out.c_str());
   return absl::OkStatus();
 }

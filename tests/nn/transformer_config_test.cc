@@ -127,7 +127,37 @@ TEST(Presets, TakeFieldsOfAnyFamily) {
         "llama-3-8b:attention=quick", "llama-3-8b:tied=yes", "llama-3-8b:kv_heads=5"}) {
     EXPECT_EQ(BuiltinConfig(bad).status().code(), absl::StatusCode::kInvalidArgument) << bad;
   }
-  EXPECT_THAT(BuiltinConfig("llama-3-8b:depth=3").status().message(), HasSubstr("rope_theta"));
+}
+
+TEST(Presets, SayWhatAFieldTakesAndWhatWasProbablyMeant) {
+  const struct {
+    const char *name, *message;
+  } cases[] = {
+      {"llama-3-8b:depth=3", "there is no field 'depth'; did you mean layers?"},
+      {"llama-3-8b:ff=5", "did you mean inner?"},
+      {"llama-3-8b:hidden_size=5", "did you mean width?"},
+      {"llama-3-8b:n_head=5", "did you mean heads?"},
+      {"llama-3-8b:widht=5", "did you mean width?"},
+      {"llama-3-8b:layers=two", "layers is a whole number, not 'two'"},
+      {"llama-3-8b:layers=2.5", "layers is a whole number, not '2.5'"},
+      {"llama-3-8b:tied=yes", "tied is true or false, not 'yes'"},
+      {"llama-3-8b:eps=small", "eps is a number, not 'small'"},
+      {"llama-3-8b:activation=foo", "activation is relu, gelu, gelu_tanh, silu or tanh, not"},
+      {"llama-3-8b:rope_scaling=yarn", "rope_scaling is none, linear or llama3, not 'yarn'"},
+      {"llama-3-8b:layers=2,layers=3", "layers is given twice"},
+      {"vit-b-16:vocab=5", "vocab is of models of tokens"},
+      {"vit-b-16:causal=true", "the patches of an image see each other"},
+      {"gpt2:rope_theta=5", "rope_theta is of positions=rotary"},
+      {"gpt2:classes=5", "classes is of models of images"},
+      {"llama-3-8b:expert_inner=5", "expert_inner is of models with experts"},
+      {"llama-3-8b:head_dim=3", "head_dim is 3; rotary positions turn pairs"},
+      {"llama-3-8b:", "wanted fields after the colon"},
+  };
+  for (const auto& c : cases) {
+    const absl::StatusOr<FamilyConfig> config = BuiltinConfig(c.name);
+    EXPECT_EQ(config.status().code(), absl::StatusCode::kInvalidArgument) << c.name;
+    EXPECT_THAT(config.status().message(), HasSubstr(c.message)) << c.name;
+  }
 }
 
 void ExpectRefused(const TransformerConfig& config, const char* message) {

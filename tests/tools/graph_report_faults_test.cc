@@ -72,9 +72,61 @@ TEST_F(GraphReportFaults, TakesMinusHForHelp) {
 }
 
 TEST_F(GraphReportFaults, SuggestsABuiltInModelForAnUnknownName) {
-  const Outcome run = Run("gtp2");
-  EXPECT_EQ(run.code, 3);
-  EXPECT_THAT(run.err, HasSubstr("did you mean gpt2?"));
+  const struct {
+    const char *model, *meant;
+  } cases[] = {{"gtp2", "gpt2"},
+               {"gpt-2", "gpt2"},
+               {"llama3-8b", "llama-3-8b"},
+               {"llama-3-8B", "llama-3-8b"},
+               {"qwen2.5", "qwen2.5-1.5b, qwen2.5-32b"},
+               {"gtp2:dropout=0.1", "gpt2"}};
+  for (const auto& c : cases) {
+    const Outcome run = Run(c.model);
+    EXPECT_EQ(run.code, 2) << c.model;
+    EXPECT_THAT(run.err, HasSubstr(absl::StrCat("did you mean ", c.meant)));
+    EXPECT_THAT(run.err, HasSubstr("--list-models"));
+  }
+  for (const char* path : {"gpt2.bin", "./gpt2", "runs/gpt2", "llama-3.1-8b.safetensors"}) {
+    const Outcome run = Run(path);
+    EXPECT_EQ(run.code, 3) << path;
+    EXPECT_THAT(run.err, HasSubstr("no such file"));
+  }
+}
+
+TEST_F(GraphReportFaults, TakesOnlyWholeNumbersAsCounts) {
+  for (const char* flag : {"--batch=1.5", "--batch=2.5e0", "--seq=7.9", "--lora=8.5",
+                           "--batch=0.0015K", "--accumulate=1e-1"}) {
+    const Outcome run = Run(absl::StrCat("gpt2 ", flag));
+    EXPECT_EQ(run.code, 2) << flag;
+    EXPECT_THAT(run.err, HasSubstr("wanted a whole number")) << flag;
+  }
+  const Json report = ReportOf("mlp:4,3 --batch=0.002K");
+  EXPECT_EQ(report.Find("run")->Find("batch")->integer(), 2);
+}
+
+TEST_F(GraphReportFaults, NamesTheFlagThatDoesNotFit) {
+  const struct {
+    const char *arguments, *message;
+  } cases[] = {
+      {"tinyllama-1.1b --seq=4097", "tinyllama-1.1b: --seq=4097 is longer than the model's"},
+      {"gpt2 --documents=1000,1000", "--documents=1000,1000: together longer"},
+      {"gpt2 --documents=", "--documents wants a value"},
+      {"gpt2 --freeze=", "--freeze wants a value"},
+      {"gpt2 --lora=2 --lora-targets=", "--lora-targets wants a value"},
+      {"mlp --seq=5", "an mlp takes rows"},
+      {"mlp --json=no/such/file", "--json: no/such/file"},
+  };
+  for (const auto& c : cases) {
+    const Outcome run = Run(c.arguments);
+    EXPECT_EQ(run.code, 2) << c.arguments;
+    EXPECT_THAT(run.err, HasSubstr(c.message)) << c.arguments;
+  }
+  EXPECT_THAT(Run("gpt2 --dtype=fp8").err, testing::Not(HasSubstr("did you mean")));
+}
+
+TEST_F(GraphReportFaults, WritesIntoDevices) {
+  const Outcome run = Run("mlp:4,3 --json=/dev/null --csv=/dev/null");
+  EXPECT_EQ(run.code, 0) << run.err;
 }
 
 TEST_F(GraphReportFaults, RefusesATruncatedFileAtEveryTenth) {

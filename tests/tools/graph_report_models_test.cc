@@ -1,7 +1,9 @@
 // graph-report on the families of transformers, and the flags about them.
 #include <map>
+#include <memory>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_split.h"
 #include "tally/tests/tools/graph_report_run.h"
 
 namespace tally {
@@ -56,6 +58,79 @@ TEST_F(GraphReportModels, TrainsAdaptersAlone) {
   // AdamW's two moments are those of A [2,768] and B [2304,2] alone.
   const Outcome run = Run("gpt2:layers=1 --seq=8 --lora=2 --lora-targets=c_attn --quiet");
   EXPECT_EQ(run.code, 0) << run.err;
+}
+
+TEST_F(GraphReportModels, RunsEveryMicroBatchInEveryPhase) {
+  const std::string model = "gpt2:layers=1,width=8,heads=1,vocab=16 --seq=4 ";
+  for (const char* phase : {"forward", "backward", "train"}) {
+    const std::string flags = absl::StrCat(model, "--phase=", phase);
+    EXPECT_EQ(Matmul(ReportOf(flags + " --accumulate=3"), "forward"),
+              3 * Matmul(ReportOf(flags), "forward"))
+        << phase;
+  }
+}
+
+TEST_F(GraphReportModels, SaysWhatElseWasTraced) {
+  const Outcome run = Run(
+      "gpt2:layers=1 --lora=2 --lora-alpha=8 --lora-targets=attn --accumulate=2 --freeze=c_proj "
+      "--documents=5,3");
+  EXPECT_EQ(run.code, 0) << run.err;
+  std::string flat;  // the summary breaks lines
+  for (absl::string_view word : absl::StrSplit(run.out, absl::ByAnyChar(" \n"), absl::SkipEmpty()))
+    absl::StrAppend(&flat, word, " ");
+  for (const char* part : {"composed attention", "2 micro-batches", "frozen: ", "5 + 3",
+                           "adapters of rank 2 with alpha 8 on layers that match"}) {
+    EXPECT_THAT(flat, HasSubstr(part));
+  }
+}
+
+class RetracedFile : public GraphReport {
+ protected:
+  // Parameters of `held` beside the config of two documents and three micro-batches of `said`.
+  void Save(const TransformerConfig& held, const TransformerConfig& said) const {
+    Parameters parameters;
+    const std::unique_ptr<Model> model = MakeModel(parameters, held);
+    const std::string config = ModelConfigJson({.family = said,
+                                                .batch = 1,
+                                                .sequence = 8,
+                                                .optimizer = "sgd",
+                                                .accumulate = 3,
+                                                .documents = {5, 3}});
+    ASSERT_TRUE(SaveModel(Path("model.bin").string(),
+                          {.tensors = parameters.named(), .config_json = config})
+                    .ok());
+  }
+  const TransformerConfig small_{.vocab = 16, .context = 16, .width = 8, .layers = 2, .heads = 2};
+};
+
+TEST_F(RetracedFile, KeepsItsMicroBatchesAndItsDocuments) {
+  Save(small_, small_);
+  const Count one = Matmul(ReportOf("model.bin --accumulate=1"), "forward");
+  EXPECT_EQ(Matmul(ReportOf("model.bin --batch=1"), "forward"), 3 * one);
+  const Outcome run = Run("model.bin --seq=4");
+  EXPECT_EQ(run.code, 2);
+  EXPECT_THAT(run.err, HasSubstr("say with --documents=LEN,LEN..."));
+  EXPECT_EQ(Run("model.bin --seq=4 --documents=4").code, 0);
+  EXPECT_EQ(Run("model.bin --seq=8").code, 0);
+}
+
+TEST_F(RetracedFile, IsRefusedWhereItsTensorsAreOfAnotherModel) {
+  TransformerConfig wide = small_, shallow = small_;
+  wide.inner = 48;
+  shallow.layers = 1;
+  const struct {
+    TransformerConfig said;
+    const char* message;
+  } cases[] = {{wide, "is [32] in the file, [48] by the config"},
+               {shallow, "is a tensor, and no parameter"}};
+  for (const auto& c : cases) {
+    Save(small_, c.said);
+    const Outcome run = Run("model.bin --batch=2");
+    EXPECT_EQ(run.code, 3);
+    EXPECT_THAT(run.err, HasSubstr(c.message));
+  }
+  Save(shallow, small_);
+  EXPECT_THAT(Run("model.bin").err, HasSubstr("is a parameter, and no tensor"));
 }
 
 TEST_F(GraphReportModels, RunsEveryFamily) {

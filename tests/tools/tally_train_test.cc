@@ -105,6 +105,24 @@ TEST(TallyTrain, WritesAModelWhoseGraphVerifies) {
   EXPECT_TRUE(file->Load("h.1.mlp.c_fc.weight").ok());
 }
 
+// 60 blocks, 100 times: the graph's JSON passes the 100 MB that a header may have.
+TEST(TallyTrain, KeepsWhatItTrainedWhenTheGraphIsTooLargeForTheFile) {
+  const std::string path = Temp("large.bin");
+  const Outcome run = Train(
+      "--accumulate=100 --layers=60 --width=8 --heads=1 --context=4 --batch=1 --steps=1 --out=" +
+      path);
+  EXPECT_EQ(run.code, 0) << run.out;
+  EXPECT_THAT(run.out, HasSubstr("saved without the graph of the last step"));
+  const absl::StatusOr<ModelFile> file = ReadModel(path);
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_FALSE(file->graph.has_value());
+  EXPECT_TRUE(file->Load("h.59.mlp.c_fc.weight").ok());
+  const absl::StatusOr<ModelConfig> config = ParseModelConfig(file->config_json);
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->accumulate, 100);
+  EXPECT_EQ(config->clip, 1);
+}
+
 TEST(TallyTrain, TrainsAdaptersAloneAndSaysSoInTheFile) {
   const std::string path = Temp("lora.bin"), untrained = Temp("untrained.bin");
   const std::string flags = std::string(kSmall) + "--lora=2 --lora-alpha=8 --lora-targets=attn ";
@@ -176,9 +194,14 @@ TEST(TallyTrain, SaysWhatIsWrongWithItsInput) {
     const char* message;
   } cases[] = {
       {"--stps=3", 2, "did you mean --steps?"},
-      {"--steps=many", 2, "--steps=many: wanted an integer"},
+      {"--steps=many", 2, "--steps=many: wanted a whole number"},
       {"--steps", 2, "--steps wants a value"},
+      {"--steps=1.5", 2, "--steps=1.5: wanted a whole number"},
       {"--optimizer=adam", 2, "did you mean adamw?"},
+      {"--family=vit", 2, "--family=vit: is no language model"},
+      {"--family=lama", 2, "did you mean llama?"},
+      {"--documents=", 2, "--documents wants a value"},
+      {"--out=/dev/null", 2, "--out: /dev/null: is not a regular file"},
       {"--width=10 --heads=3", 2, "not a multiple of heads"},
       {"/no/such/file", 3, "/no/such/file: No such file"},
       {"/", 3, "is not a regular file"},

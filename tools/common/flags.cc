@@ -1,8 +1,10 @@
 #include "tally/tools/common/flags.h"
 
 #include <algorithm>
-#include <cmath>
+#include <limits>
+#include <optional>
 
+#include "absl/numeric/int128.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -13,77 +15,88 @@
 namespace tally {
 namespace {
 
-// Levenshtein distance.
-size_t Distance(absl::string_view a, absl::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t above = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, diagonal + (a[i - 1] != b[j - 1])});
-      diagonal = above;
-    }
-  }
-  return row[b.size()];
-}
-
 absl::Status BadValue(const std::string& name, const std::string& text, const std::string& wanted) {
   return absl::InvalidArgumentError(absl::StrCat("--", name, "=", text, ": wanted ", wanted));
 }
 
 struct Unit {
   absl::string_view suffix;
-  double scale;
+  int64_t scale;
 };
 
-absl::StatusOr<int64_t> ParseScaled(absl::string_view text, const std::vector<Unit>& units,
-                                    absl::string_view example) {
-  size_t digits = 0;
-  while (digits < text.size() &&
-         (absl::ascii_isdigit(text[digits]) || text[digits] == '.' ||
-          ((text[digits] == 'e' || text[digits] == 'E') && digits + 1 < text.size() &&
-           absl::ascii_isdigit(text[digits + 1])))) {
-    ++digits;
-  }
-  const std::string number(text.substr(0, digits)), suffix(text.substr(digits));
-  const absl::Status bad = absl::InvalidArgumentError(
-      absl::StrCat("'", text, "' is not a quantity; write it like ", example));
-  int64_t exact = 0;
-  double value = 0;
-  const bool whole = absl::SimpleAtoi(number, &exact);
-  if (!whole && !absl::SimpleAtod(number, &value)) return bad;
-  if (whole) value = static_cast<double>(exact);
-  if (suffix.empty() && whole) return exact;
-  for (const Unit& unit : units) {
-    if (suffix != unit.suffix) continue;
-    int64_t product = 0;
-    const double scaled = value * unit.scale;
-    if (whole && !__builtin_mul_overflow(exact, static_cast<int64_t>(unit.scale), &product)) {
-      return product;
+// digits · 10^exponent, as written.
+struct Decimal {
+  absl::int128 digits = 0;
+  int exponent = 0;
+};
+
+// "12", "1.5", "2.5e0", "78E9" from the front of `text`, which is left with the rest. nullopt when
+// it begins otherwise, or has more digits than a quantity can use.
+std::optional<Decimal> ConsumeDecimal(absl::string_view& text) {
+  Decimal value;
+  size_t at = 0, digits = 0;
+  bool fraction = false;
+  for (; at < text.size(); ++at) {
+    if (text[at] == '.' && !fraction) {
+      fraction = true;
+    } else if (absl::ascii_isdigit(text[at])) {
+      if (++digits > 30) return std::nullopt;
+      value.digits = value.digits * 10 + (text[at] - '0');
+      value.exponent -= fraction;
+    } else {
+      break;
     }
-    if (!(scaled < 9.2e18))
-      return absl::InvalidArgumentError(absl::StrCat("'", text, "' is too large"));
-    return static_cast<int64_t>(std::llround(scaled));
   }
-  return bad;
+  if (digits == 0) return std::nullopt;
+  text.remove_prefix(at);
+  if (text.size() > 1 && (text[0] == 'e' || text[0] == 'E') && absl::ascii_isdigit(text[1])) {
+    int exponent = 0;
+    for (at = 1; at < text.size() && absl::ascii_isdigit(text[at]); ++at) {
+      exponent = std::min(exponent * 10 + (text[at] - '0'), 1000);
+    }
+    value.exponent += exponent;
+    text.remove_prefix(at);
+  }
+  return value;
+}
+
+enum class Fraction : uint8_t { kRefuse, kRound };
+
+absl::StatusOr<int64_t> ParseScaled(absl::string_view text, const std::vector<Unit>& units,
+                                    Fraction fraction, absl::string_view example) {
+  absl::string_view suffix = text;
+  const std::optional<Decimal> number = ConsumeDecimal(suffix);
+  const auto unit =
+      std::find_if(units.begin(), units.end(), [&](const Unit& u) { return u.suffix == suffix; });
+  if (!number || unit == units.end()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", text, "' is not a quantity; write it like ", example));
+  }
+  // 30 digits fit; the scale is applied after what can be divided away.
+  absl::int128 value = number->digits, divisor = 1;
+  int exponent = number->exponent;
+  for (; exponent < 0 && value % 10 == 0 && value != 0; ++exponent) value /= 10;
+  const absl::Status too_large =
+      absl::InvalidArgumentError(absl::StrCat("'", text, "' is too large"));
+  const absl::int128 most = absl::Int128Max() / unit->scale;
+  if (value == 0) return 0;
+  if (value > most) return too_large;
+  value *= unit->scale;
+  for (; exponent < 0 && value % 10 == 0; ++exponent) value /= 10;
+  for (; exponent > 0; --exponent) {
+    if (value > std::numeric_limits<int64_t>::max()) return too_large;
+    value *= 10;
+  }
+  if (exponent < 0 && fraction == Fraction::kRefuse) {
+    return absl::InvalidArgumentError(absl::StrCat("'", text, "' is no whole number"));
+  }
+  for (; exponent < 0; ++exponent) divisor *= 10;
+  value = value / divisor + (value % divisor >= divisor - value % divisor && divisor > 1 ? 1 : 0);
+  if (value > std::numeric_limits<int64_t>::max()) return too_large;
+  return static_cast<int64_t>(value);
 }
 
 }  // namespace
-
-std::string Nearest(absl::string_view word, const std::vector<std::string>& candidates) {
-  std::string best;
-  size_t least = word.size() / 3 + 2;  // farther than that is another word
-  for (const std::string& candidate : candidates) {
-    const size_t distance = Distance(word, candidate);
-    if (distance < least) {
-      least = distance;
-      best = candidate;
-    }
-  }
-  return best;
-}
 
 void Flags::Add(Flag flag) {
   flag.group = group_;
@@ -114,7 +127,7 @@ void Flags::Integer(const std::string& name, int64_t* target, int64_t min, int64
   flag.set = [name, target, min, max](const std::string& text) -> absl::Status {
     const absl::StatusOr<int64_t> value = ParseCount(text);
     if (!value.ok() || *value < min || *value > max) {
-      return BadValue(name, text, absl::StrCat("an integer from ", min, " to ", max));
+      return BadValue(name, text, absl::StrCat("a whole number from ", min, " to ", max));
     }
     *target = *value;
     return absl::OkStatus();
@@ -139,7 +152,11 @@ void Flags::Real(const std::string& name, double* target, double min, double max
 void Flags::Text(const std::string& name, std::string* target, const std::string& value,
                  const std::string& help) {
   Flag flag{.name = name, .value = value, .help = help, .fallback = *target};
-  flag.set = [target](const std::string& text) {
+  flag.set = [name, value, target](const std::string& text) -> absl::Status {
+    if (text.empty()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--", name, " wants a value: --", name, "=", value));
+    }
     *target = text;
     return absl::OkStatus();
   };
@@ -248,32 +265,33 @@ std::string Flags::Help() const {
 }
 
 absl::StatusOr<int64_t> ParseCount(absl::string_view text) {
+  constexpr int64_t kThousand = 1000, kMillion = 1'000'000, kBillion = 1'000'000'000;
   return ParseScaled(text,
                      {{"", 1},
-                      {"K", 1e3},
-                      {"k", 1e3},
-                      {"M", 1e6},
-                      {"B", 1e9},
-                      {"G", 1e9},
-                      {"T", 1e12},
-                      {"P", 1e15}},
-                     "70B or 15T");
+                      {"K", kThousand},
+                      {"k", kThousand},
+                      {"M", kMillion},
+                      {"B", kBillion},
+                      {"G", kBillion},
+                      {"T", kMillion * kMillion},
+                      {"P", kMillion * kBillion}},
+                     Fraction::kRefuse, "70B or 15T");
 }
 
 absl::StatusOr<int64_t> ParseBytes(absl::string_view text) {
   return ParseScaled(text,
                      {{"B", 1},
                       {"", 1},
-                      {"KB", 1e3},
-                      {"kB", 1e3},
-                      {"MB", 1e6},
-                      {"GB", 1e9},
-                      {"TB", 1e12},
-                      {"KiB", 1024.0},
-                      {"MiB", 1048576.0},
-                      {"GiB", 1073741824.0},
-                      {"TiB", 1099511627776.0}},
-                     "80GB or 74.5GiB");
+                      {"KB", 1000},
+                      {"kB", 1000},
+                      {"MB", 1'000'000},
+                      {"GB", 1'000'000'000},
+                      {"TB", 1'000'000'000'000},
+                      {"KiB", int64_t{1} << 10},
+                      {"MiB", int64_t{1} << 20},
+                      {"GiB", int64_t{1} << 30},
+                      {"TiB", int64_t{1} << 40}},
+                     Fraction::kRound, "80GB or 74.5GiB");
 }
 
 }  // namespace tally

@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "tally/nn/nearest.h"
 
 namespace tally {
 
@@ -29,6 +30,7 @@ class Flags {
                const std::string& help);
   void Real(const std::string& name, double* target, double min, double max,
             const std::string& help);
+  // Any text but the empty one, which stands for the flag left out.
   void Text(const std::string& name, std::string* target, const std::string& value,
             const std::string& help);
   // One of `choices`.
@@ -59,11 +61,10 @@ class Flags {
   std::vector<Flag> flags_;
 };
 
-// The candidate nearest to `word` by edits, "" when none is near: for "did you mean".
-std::string Nearest(absl::string_view word, const std::vector<std::string>& candidates);
-
-// Quantities: digits, an optional fraction and a suffix. K M B G T P are powers of 1000 ("70B",
-// "15T", "1.5M"); a byte quantity takes B KB MB GB TB (powers of 1000) and KiB MiB GiB TiB.
+// Quantities: digits, an optional fraction and exponent, and a suffix. K M B G T P are powers of
+// 1000 ("70B", "15T", "1.5M", "1e6"); a byte quantity takes B KB MB GB TB (powers of 1000) and
+// KiB MiB GiB TiB. Exact: a count that is not whole after its suffix ("1.5", "0.7K") is refused;
+// bytes are rounded to the nearest, halves up ("0.1KiB" is 102).
 absl::StatusOr<int64_t> ParseCount(absl::string_view text);
 absl::StatusOr<int64_t> ParseBytes(absl::string_view text);
 

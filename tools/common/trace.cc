@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <regex>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "tally/ops/update.h"
@@ -80,7 +81,7 @@ absl::StatusOr<Trace> Run(const FamilyConfig& config, const TraceOptions& option
   }
   Tape tape;
   if (options.phase == TracePhase::kForward) {
-    const Tensor loss = model->Loss(batches[0], nullptr);
+    for (const Batch& batch : batches) model->Loss(batch, nullptr);
     trace.graph = tape.Finish();
   } else {
     tape.Watch(params);
@@ -117,6 +118,12 @@ Tensor RunStep(Tape& tape, const StepArgs& args) {
   return loss;
 }
 
+std::string WithArticle(absl::string_view name) {
+  // Said letter by letter or not, these begin with a vowel: "an em-el-pee".
+  const bool vowel = name == "mlp" || absl::StrContains("aeio", name.substr(0, 1));
+  return absl::StrCat(vowel ? "an " : "a ", name);
+}
+
 const std::vector<std::string>& OptimizerNames() {
   static const std::vector<std::string>* const names =
       new std::vector<std::string>{"adamw", "sgd", "sgd-momentum"};
@@ -139,7 +146,7 @@ absl::StatusOr<FamilyConfig> WithAttention(FamilyConfig config, const std::strin
   auto* transformer = std::get_if<TransformerConfig>(&config);
   if (transformer == nullptr) {
     return absl::InvalidArgumentError(
-        absl::StrCat("attention: a ", FamilyName(config), " has none"));
+        absl::StrCat("attention: ", WithArticle(FamilyName(config)), " has none"));
   }
   if (!SetField(*transformer, "attention", attention)) {
     return absl::InvalidArgumentError(

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "tally/autograd/tape.h"
 #include "tally/nn/model.h"
 #include "tally/optim/optimizer.h"
@@ -21,7 +22,7 @@ struct TraceOptions {
   int64_t sequence = 0;  // 0: what the documents add up to, or the context, at most 1,024
   DType dtype = DType::kF32;
   std::string optimizer = "adamw";  // kTrain: see MakeOptimizer
-  int64_t accumulate = 1;           // micro-batches of `batch` a step
+  int64_t accumulate = 1;           // micro-batches of `batch` a step, in every phase
   double clip = 0;                  // kTrain: global norm of the gradients; 0: none
   std::string freeze;               // regular expression: parameters whose names contain a match
   std::string attention;            // "fused", "composed"; empty: as the config has it
@@ -36,6 +37,9 @@ struct Trace {
   int64_t sequence = 0;  // as used
   int64_t tokens = 0;    // see Batch, over all micro-batches
 };
+
+// A family's name in a sentence: "an mlp", "an opt", "a gpt2".
+std::string WithArticle(absl::string_view name);
 
 // The config with `attention` in place of its own kind: kInvalidArgument for a family without
 // attention.

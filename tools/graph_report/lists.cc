@@ -4,6 +4,7 @@
 #include "absl/strings/str_format.h"
 #include "tally/io/table.h"
 #include "tally/nn/model.h"
+#include "tally/nn/presets.h"
 #include "tally/tensor/check.h"
 #include "tally/tensor/dtype.h"
 
@@ -19,7 +20,12 @@ std::string ModelsText() {
     table.AddRow({builtin.name, ToGrouped(CountParameters(config)),
                   ToGrouped(CountActiveParameters(config)), builtin.about});
   }
-  return table.ToString();
+  std::string text = table.ToString();
+  absl::StrAppend(&text, "\nFields of the transformers, as in gpt2:layers=2,activation=relu:\n");
+  for (const TransformerField& field : TransformerFields()) {
+    absl::StrAppend(&text, absl::StrFormat("  %-24s", field.name), FieldValues(field), "\n");
+  }
+  return text;
 }
 
 std::string DTypesText() {

@@ -15,6 +15,7 @@
 #include "tally/tensor/check.h"
 #include "tally/tools/common/model_flags.h"
 #include "tally/tools/graph_report/assertion.h"
+#include "tally/tools/graph_report/source.h"
 
 namespace tally {
 namespace {
@@ -44,7 +45,9 @@ Flags MakeFlags(ReportOptions& o, Raw& raw) {
                 "tokens a sequence; 0: the context, at most 1024");
   flags.Choice("dtype", &raw.dtype, {"f64", "f32", "bf16", "f16"}, "of parameters and activations");
   flags.Choice("optimizer", &o.trace.optimizer, OptimizerNames(), "of --phase=train");
-  flags.Integer("accumulate", &o.trace.accumulate, 1, 1 << 16, "micro-batches a step");
+  flags.Integer("accumulate", &o.trace.accumulate, 1, 1 << 16,
+                absl::StrCat("micro-batches a step; times the model's blocks, at most ",
+                             ToGrouped(kMostBlocks)));
   flags.Text("freeze", &o.trace.freeze, "REGEX", "parameters that get no gradient");
   AddModelFlags(flags, &o.trace.attention, &raw.documents, &o.trace.lora);
   flags.Group("Plans");
@@ -134,6 +137,7 @@ absl::Status CheckApart(const ReportOptions& o) {
   for (const auto& [name, value] : files) {
     if (value->empty() || *value == "-") continue;
     std::error_code error;
+    if (std::filesystem::is_character_file(*value, error)) continue;  // /dev/null takes any number
     std::string path =
         std::filesystem::weakly_canonical(std::filesystem::absolute(*value, error), error).string();
     if (error) path = *value;
@@ -146,16 +150,9 @@ absl::Status CheckApart(const ReportOptions& o) {
   return absl::OkStatus();
 }
 
-absl::Status CheckOutputs(const Flags& flags, const ReportOptions& o) {
-  const std::pair<const char*, const std::string*> named[] = {
-      {"out", &o.out},     {"dot", &o.dot},         {"json", &o.json}, {"csv", &o.csv},
-      {"graph", &o.graph}, {"explain", &o.explain}, {"diff", &o.diff}};
+absl::Status CheckOutputs(const ReportOptions& o) {
   int to_stdout = 0;
-  for (const auto& [name, value] : named) {
-    if (flags.given(name) && value->empty())
-      return absl::InvalidArgumentError(absl::StrCat("--", name, " wants a value"));
-    if (*value == "-") ++to_stdout;
-  }
+  for (const std::string* file : {&o.dot, &o.json, &o.csv, &o.graph}) to_stdout += *file == "-";
   if (o.out == "-") return absl::InvalidArgumentError("--out wants a folder; --json=- prints");
   if (to_stdout > 1)
     return absl::InvalidArgumentError("only one of --dot --json --csv --graph can be '-'");
@@ -204,7 +201,7 @@ absl::StatusOr<ReportOptions> ParseOptions(int argc, const char* const* argv) {
   for (const std::string& text : o.assertions) {
     TALLY_RETURN_IF_ERROR(ParseAssertion(text).status());
   }
-  TALLY_RETURN_IF_ERROR(CheckOutputs(flags, o));
+  TALLY_RETURN_IF_ERROR(CheckOutputs(o));
   return o;
 }
 

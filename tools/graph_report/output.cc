@@ -20,8 +20,22 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Straight into a device or a pipe, which nothing can be renamed onto.
+absl::Status WriteStream(const std::string& path, const std::string& text) {
+  FILE* file = std::fopen(path.c_str(), "wb");
+  if (file == nullptr)
+    return absl::InvalidArgumentError(
+        absl::StrCat(SanitizeForTerminal(path), ": cannot be opened"));
+  const bool wrote = std::fwrite(text.data(), 1, text.size(), file) == text.size();
+  if (std::fclose(file) == 0 && wrote) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(SanitizeForTerminal(path), ": cannot be written"));
+}
+
 absl::Status WriteText(const std::string& path, const std::string& text) {
   if (path != "-") {
+    std::error_code error;
+    if (fs::is_character_file(path, error) || fs::is_fifo(path, error))
+      return WriteStream(path, text);
     const absl::Status status = WriteFileAtomically(path, text);
     return status.ok() ? status : absl::InvalidArgumentError(status.message());
   }
@@ -67,18 +81,19 @@ class Output {
     return GraphDot(r_.graph, options);
   }
 
-  absl::Status Put(const std::string& path, const std::string& text) {
-    TALLY_RETURN_IF_ERROR(WriteText(path, text));
+  absl::Status Put(const char* flag, const std::string& path, const std::string& text) {
+    if (absl::Status s = WriteText(path, text); !s.ok())
+      return absl::InvalidArgumentError(absl::StrCat("--", flag, ": ", s.message()));
     if (path != "-") written_.named.push_back(SanitizeForTerminal(path));
     return absl::OkStatus();
   }
 
   absl::Status Named() {
-    if (!o_.json.empty()) TALLY_RETURN_IF_ERROR(Put(o_.json, json_.Dump(3) + "\n"));
-    if (!o_.csv.empty()) TALLY_RETURN_IF_ERROR(Put(o_.csv, GraphCsv(r_.graph)));
-    if (!o_.graph.empty()) TALLY_RETURN_IF_ERROR(Put(o_.graph, GraphJsonText(r_.graph)));
+    if (!o_.json.empty()) TALLY_RETURN_IF_ERROR(Put("json", o_.json, json_.Dump(3) + "\n"));
+    if (!o_.csv.empty()) TALLY_RETURN_IF_ERROR(Put("csv", o_.csv, GraphCsv(r_.graph)));
+    if (!o_.graph.empty()) TALLY_RETURN_IF_ERROR(Put("graph", o_.graph, GraphJsonText(r_.graph)));
     if (o_.dot.empty()) return absl::OkStatus();
-    TALLY_RETURN_IF_ERROR(Put(o_.dot, dot_));
+    TALLY_RETURN_IF_ERROR(Put("dot", o_.dot, dot_));
     if (o_.dot != "-") Draw(o_.dot, written_.named, /*whole_path=*/true);
     return absl::OkStatus();
   }

@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
+#include <memory>
 #include <set>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -18,10 +21,6 @@ namespace tally {
 namespace {
 
 namespace fs = std::filesystem;
-
-// Blocks times micro-batches: what a trace has nodes for. At this limit
-// the graph of a GPT-2 and its JSON take a few GB.
-constexpr int64_t kMostBlocks = 5'000;
 
 int64_t BlocksOf(const FamilyConfig& family) {
   if (const auto* transformer = std::get_if<TransformerConfig>(&family)) return transformer->layers;
@@ -58,18 +57,64 @@ std::string OptimizerOf(const TraceOptions& trace) {
   return trace.phase == TracePhase::kTrain ? trace.optimizer : "";
 }
 
-absl::StatusOr<LoadedModel> TraceFamily(const FamilyConfig& family, const TraceOptions& trace,
-                                        ReportSource source) {
+// What the step is besides its phase, sizes, dtype and optimizer: ", fused attention, 2
+// micro-batches, adapters of rank 8 with alpha 16 on layers that match 'attn'".
+std::string RunWords(const FamilyConfig& family, const TraceOptions& trace) {
+  std::string text;
+  if (const auto* transformer = std::get_if<TransformerConfig>(&family)) {
+    const auto attention = static_cast<size_t>(transformer->attention);
+    absl::StrAppend(&text, ", ", kAttentionNames[attention], " attention");
+  }
+  if (trace.accumulate > 1) absl::StrAppend(&text, ", ", trace.accumulate, " micro-batches");
+  if (trace.clip > 0) absl::StrAppend(&text, ", gradients clipped to ", trace.clip);
+  if (!trace.freeze.empty()) absl::StrAppend(&text, ", frozen: ", Quoted(trace.freeze));
+  if (!trace.documents.empty())
+    absl::StrAppend(&text, ", documents of ", absl::StrJoin(trace.documents, " + "));
+  const LoraOptions& lora = trace.lora;
+  if (lora.rank == 0) return text;
+  absl::StrAppend(&text, ", adapters of rank ", lora.rank);
+  if (lora.alpha > 0) absl::StrAppend(&text, " with alpha ", lora.alpha);
+  if (!lora.layers.empty())
+    absl::StrAppend(&text, " on ", lora.layers.size(), " linear layers");
+  else if (!lora.targets.empty())
+    absl::StrAppend(&text, " on layers that match ", Quoted(lora.targets));
+  return text;
+}
+
+// Sizes of the run against those of the model, told by their flags.
+absl::Status CheckFits(const FamilyConfig& family, const TraceOptions& trace,
+                       const std::string& name) {
   if (BlocksOf(family) > kMostBlocks / trace.accumulate) {
     return absl::InvalidArgumentError(
-        absl::StrCat(source.name, ": ", BlocksOf(family), " blocks, ", trace.accumulate,
+        absl::StrCat(name, ": ", BlocksOf(family), " blocks, ", trace.accumulate,
                      " times; a trace takes at most ", kMostBlocks, " blocks in all"));
   }
-  if (trace.sequence > 0 && ContextOf(family) == 0) {
+  const int64_t context = ContextOf(family);
+  if (context == 0) {
+    if (trace.sequence == 0) return absl::OkStatus();
     return absl::InvalidArgumentError(absl::StrCat(
-        source.name, ": --seq: a ", FamilyName(family), " takes ",
+        name, ": --seq: ", WithArticle(FamilyName(family)), " takes ",
         TakesImages(family) ? "images" : "rows", ", not sequences; their number is --batch"));
   }
+  if (trace.sequence > context) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        name, ": --seq=", trace.sequence, " is longer than the model's context of ", context));
+  }
+  int64_t sum = 0;
+  for (int64_t length : trace.documents) {
+    if (length > context - sum) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(name, ": --documents=", absl::StrJoin(trace.documents, ","),
+                       ": together longer than the model's context of ", context));
+    }
+    sum += length;
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<LoadedModel> TraceFamily(const FamilyConfig& family, const TraceOptions& trace,
+                                        ReportSource source) {
+  TALLY_RETURN_IF_ERROR(CheckFits(family, trace, source.name));
   absl::StatusOr<Trace> traced = TraceModel(family, trace);
   if (!traced.ok()) return Usage(traced.status());
   LoadedModel loaded;
@@ -80,18 +125,7 @@ absl::StatusOr<LoadedModel> TraceFamily(const FamilyConfig& family, const TraceO
   loaded.source.batch = trace.batch;
   if (ContextOf(family) > 0) loaded.source.sequence = traced->sequence;
   loaded.source.optimizer = OptimizerOf(trace);
-  if (trace.accumulate > 1)
-    absl::StrAppend(&loaded.source.origin, ", ", trace.accumulate, " micro-batches");
-  if (!trace.freeze.empty())
-    absl::StrAppend(&loaded.source.origin, ", frozen: ", Quoted(trace.freeze));
-  if (!trace.attention.empty())
-    absl::StrAppend(&loaded.source.origin, ", ", trace.attention, " attention");
-  if (!trace.documents.empty()) {
-    absl::StrAppend(&loaded.source.origin, ", documents of ",
-                    absl::StrJoin(trace.documents, " + "));
-  }
-  if (trace.lora.rank > 0)
-    absl::StrAppend(&loaded.source.origin, ", adapters of rank ", trace.lora.rank);
+  absl::StrAppend(&loaded.source.origin, RunWords(traced_family, trace));
   return loaded;
 }
 
@@ -106,8 +140,9 @@ std::string RecordedOptimizer(const Graph& graph) {
   return absl::StrJoin(ops, ", ");
 }
 
-// The flags that were given, over what the file says of its own run.
-TraceOptions Merge(const ReportOptions& options, const ModelConfig& config) {
+// The flags that were given, over what the file says of its own run. kInvalidArgument where a flag
+// takes something from it that only another flag can give back.
+absl::StatusOr<TraceOptions> Merge(const ReportOptions& options, const ModelConfig& config) {
   TraceOptions trace = options.trace;
   const auto given = [&](const char* flag) {
     return std::find(options.run_flags.begin(), options.run_flags.end(), flag) !=
@@ -118,10 +153,55 @@ TraceOptions Merge(const ReportOptions& options, const ModelConfig& config) {
     trace.sequence = *config.sequence;
   if (config.dtype && !given("--dtype")) trace.dtype = *config.dtype;
   if (config.optimizer && !given("--optimizer")) trace.optimizer = *config.optimizer;
-  // Documents are those of a sequence of the file's length.
-  if (!given("--documents") && !given("--seq")) trace.documents = config.documents;
+  if (!given("--accumulate")) trace.accumulate = config.accumulate;
+  trace.clip = config.clip;
   if (!given("--lora")) trace.lora = config.lora;
+  if (given("--documents")) {
+    // They say how long a sequence is.
+    if (!given("--seq")) trace.sequence = 0;
+    return trace;
+  }
+  trace.documents = config.documents;
+  const int64_t length = absl::c_accumulate(config.documents, int64_t{0});
+  if (length != 0 && given("--seq") && trace.sequence != length) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--seq=", trace.sequence, ": the file packs documents of ",
+                     absl::StrJoin(config.documents, " + "), " into each sequence of ", length,
+                     "; say with --documents=LEN,LEN... how the new ones are packed; --documents=",
+                     trace.sequence, " is one document"));
+  }
   return trace;
+}
+
+// The parameters of the config against the tensors of its file, if it has any: kDataLoss names the
+// first that is missing, of another shape, or left over.
+absl::Status CheckTensors(const ModelFile& file, const ModelConfig& config) {
+  if (!file.tensors || file.tensors->tensors().empty()) return absl::OkStatus();
+  Parameters parameters(Random(0, RandomStream::kInit), DType::kF32, kMeta);
+  if (config.lora.rank > 0) parameters.Adapt(config.lora);
+  const std::unique_ptr<Model> model = MakeModel(parameters, config.family);
+  const auto differ = [&](absl::string_view name, absl::string_view what) {
+    return absl::DataLossError(absl::StrCat(
+        file.path, ": its \"tally.config\" and its tensors are not of one model: ", Quoted(name),
+        " ", what));
+  };
+  std::map<std::string, Shape> wanted;
+  for (const NamedTensor& p : parameters.named()) wanted.emplace(p.name, p.tensor.shape());
+  std::set<std::string> held;
+  for (const SafetensorsEntry& entry : file.tensors->tensors()) {
+    const auto it = wanted.find(entry.name);
+    if (it == wanted.end()) return differ(entry.name, "is a tensor, and no parameter");
+    if (!absl::c_equal(it->second.dims(), entry.dims)) {
+      return differ(entry.name,
+                    absl::StrCat("is [", absl::StrJoin(entry.dims, ","), "] in the file, ",
+                                 it->second.ToString(), " by the config"));
+    }
+    held.insert(entry.name);
+  }
+  for (const NamedTensor& p : parameters.named()) {
+    if (held.count(p.name) == 0) return differ(p.name, "is a parameter, and no tensor");
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<LoadedModel> FromFile(ModelFile file, ReportSource source,
@@ -137,13 +217,15 @@ absl::StatusOr<LoadedModel> FromFile(ModelFile file, ReportSource source,
                        absl::StrCat(file.path, ": \"tally.config\": ", parsed.status().message())));
   }
   source.format = file.format;
-  if (config) absl::StrAppend(&source.format, " with a ", FamilyName(config->family), " config");
+  if (config)
+    absl::StrAppend(&source.format, " with ", WithArticle(FamilyName(config->family)), " config");
   if (config && (!options.run_flags.empty() || !file.graph)) {
     source.origin = file.graph ? absl::StrCat("traced again on meta for ",
                                               absl::StrJoin(options.run_flags, " "))
                                : "traced on meta from its config";
-    absl::StatusOr<LoadedModel> loaded =
-        TraceFamily(config->family, Merge(options, *config), std::move(source));
+    TALLY_RETURN_IF_ERROR(CheckTensors(file, *config));
+    TALLY_ASSIGN_OR_RETURN(const TraceOptions trace, Merge(options, *config));
+    absl::StatusOr<LoadedModel> loaded = TraceFamily(config->family, trace, std::move(source));
     if (loaded.ok() || !options.run_flags.empty()) return loaded;
     return Malformed(absl::Status(absl::StatusCode::kDataLoss,
                                   absl::StrCat(file.path, ": ", loaded.status().message())));
@@ -160,6 +242,10 @@ absl::StatusOr<LoadedModel> FromFile(ModelFile file, ReportSource source,
     source.family = config->family;
     source.batch = config->batch;
     source.sequence = config->sequence;
+    absl::StrAppend(&source.origin, RunWords(config->family, {.accumulate = config->accumulate,
+                                                              .clip = config->clip,
+                                                              .documents = config->documents,
+                                                              .lora = config->lora}));
     if (config->optimizer && !source.optimizer.empty()) source.optimizer = *config->optimizer;
   }
   loaded.graph = *std::move(file.graph);
@@ -205,6 +291,16 @@ absl::StatusOr<LoadedModel> FromFolder(const std::string& path, const ReportOpti
                    ", and without a model.bin of tally; name the file itself if it is one"));
 }
 
+// Has a folder, or an extension: letters first, so that the ".5" of "qwen2.5" is none.
+bool LooksLikePath(absl::string_view model) {
+  if (absl::StrContains(model, '/')) return true;
+  model = model.substr(0, model.find(':'));
+  const size_t dot = model.rfind('.');
+  if (dot == absl::string_view::npos || dot + 1 == model.size()) return false;
+  return absl::ascii_isalpha(model[dot + 1]) &&
+         absl::c_all_of(model.substr(dot + 1), [](char c) { return absl::ascii_isalnum(c); });
+}
+
 }  // namespace
 
 absl::StatusOr<LoadedModel> LoadModel(const std::string& model, const ReportOptions& options) {
@@ -222,12 +318,11 @@ absl::StatusOr<LoadedModel> LoadModel(const std::string& model, const ReportOpti
   if (fs::is_directory(status)) return FromFolder(model, options);
   if (fs::exists(status)) return FromPath(model, options);
   if (builtin.status().code() == absl::StatusCode::kInvalidArgument) return builtin.status();
-  std::vector<std::string> names;
-  for (const Builtin& b : Builtins()) names.push_back(b.name);
-  const std::string near = Nearest(model, names);
-  return absl::DataLossError(absl::StrCat(
-      Quoted(model), ": no such file, and no built-in model; there are ",
-      absl::StrJoin(names, ", "), near.empty() ? "" : absl::StrCat("; did you mean ", near, "?")));
+  if (LooksLikePath(model)) {
+    return absl::DataLossError(absl::StrCat(Quoted(model), ": no such file or folder"));
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat(builtin.status().message(), ", and no such file; --list-models shows all"));
 }
 
 }  // namespace tally

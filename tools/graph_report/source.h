@@ -10,13 +10,17 @@
 
 namespace tally {
 
+// Blocks times micro-batches of a trace, each with nodes of its own.
+inline constexpr int64_t kMostBlocks = 20'000;
+
 struct LoadedModel {
   Graph graph;
   ReportSource source;
 };
 
 // A built-in name wins over a file of that name; "./gpt2" is the file. Errors:
-//   kInvalidArgument: usage. Bad sizes of a built-in model, flags that do not fit the model, flags
+//   kInvalidArgument: usage. A name that is none (with what it probably meant), bad sizes of a
+//   built-in model, flags that do not fit the model, flags
 //     that would change a file that has only a recorded graph.
 //   kUnimplemented: recognised, but not supported
 //   kDataLoss: missing, unreadable or malformed

@@ -1,0 +1,48 @@
+#include "tally/tools/common/flags.h"
+
+#include <gtest/gtest.h>
+
+namespace tally {
+namespace {
+
+TEST(Quantities, CountsAreExactAndWholeAfterTheirSuffix) {
+  const struct {
+    const char* text;
+    int64_t count;
+  } cases[] = {{"12", 12},
+               {"0", 0},
+               {"0.0", 0},
+               {"1.5M", 1'500'000},
+               {"70.6B", 70'600'000'000},
+               {"15T", 15'000'000'000'000},
+               {"2.50e1", 25},
+               {"78E9", 78'000'000'000},
+               {"2.0", 2},
+               {"9.007199254740993P", 9'007'199'254'740'993},  // no double holds it
+               {"9223372036854775807", INT64_MAX}};
+  for (const auto& c : cases) {
+    const absl::StatusOr<int64_t> count = ParseCount(c.text);
+    ASSERT_TRUE(count.ok()) << c.text << ": " << count.status();
+    EXPECT_EQ(*count, c.count) << c.text;
+  }
+}
+
+TEST(Quantities, RefuseWhatIsNoCount) {
+  for (const char* text : {"1.5", "2.5e0", "7.9", "0.0001K", "1.0000000000000000001P", "", ".", "K",
+                           "1X", "1e", "-1", "+1", "1.2.3", "9223372036854775808", "10000P", "1e19",
+                           "1e400", "9e99999999999", "1000000000000000000000000000000000000000"}) {
+    EXPECT_FALSE(ParseCount(text).ok()) << text;
+  }
+}
+
+TEST(Quantities, BytesAreRoundedToTheNearest) {
+  EXPECT_EQ(*ParseBytes("80GB"), 80'000'000'000);
+  EXPECT_EQ(*ParseBytes("74.5GiB"), 149 * (int64_t{1} << 29));
+  EXPECT_EQ(*ParseBytes("0.1KiB"), 102);  // 102.4
+  EXPECT_EQ(*ParseBytes("0.0005KB"), 1);  // a half
+  EXPECT_EQ(*ParseBytes("0.00049KB"), 0);
+  EXPECT_FALSE(ParseBytes("8388608TiB").ok());  // 2^63
+}
+
+}  // namespace
+}  // namespace tally
