@@ -21,8 +21,13 @@ function(tally_layer name)
       if(TALLY_SANITIZE MATCHES "undefined")
         # AddressSanitizer sees every access of a kernel already; checking the pointers of each
         # register operation as well takes minutes of compile time a file.
-        set(kernels ${sources})
-        list(FILTER kernels INCLUDE REGEX "_(rows|loops|tiles)\\.cc$")
+        set(kernels)
+        foreach(source ${sources})
+          file(STRINGS ${source} targets REGEX "hwy/foreach_target\\.h" LIMIT_COUNT 1)
+          if(targets)
+            list(APPEND kernels ${source})
+          endif()
+        endforeach()
         set_source_files_properties(${kernels} PROPERTIES COMPILE_OPTIONS
           -fno-sanitize=null,alignment,object-size,pointer-overflow)
       endif()

@@ -1,4 +1,5 @@
 option(TALLY_BUILD_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})
+option(TALLY_PRECOMPILE_TESTS "Precompile the headers that the tests share" ON)
 option(TALLY_BUILD_TOOLS "Build graph-report and tally-train" ${PROJECT_IS_TOP_LEVEL})
 option(TALLY_BUILD_BENCHMARKS "Build tally-bench" ${PROJECT_IS_TOP_LEVEL})
 option(TALLY_BUILD_FUZZERS "Build the fuzz targets (needs Clang)" OFF)
