@@ -149,12 +149,12 @@ const std::vector<std::string>& PlanNames() {
   return *names;
 }
 
-absl::StatusOr<Report> MakeReport(Graph graph, ReportSource source,
-                                  const std::vector<std::string>& plans) {
+absl::StatusOr<Report> MakeReport(Graph graph, ReportSource source, ReportRequest request) {
   TALLY_RETURN_IF_ERROR(Verify(graph));
   Report report;
   report.graph = std::move(graph);
   report.source = std::move(source);
+  report.request = std::move(request);
   const Graph& g = report.graph;
   report.phase = PhaseOf(g);
   report.dtype = DTypeOf(g);
@@ -166,7 +166,7 @@ absl::StatusOr<Report> MakeReport(Graph graph, ReportSource source,
   report.sums = SumStorages(g);
   report.plans.push_back({PlanNone(g), report.memory.none});
   absl::flat_hash_set<std::string> seen = {"none"};
-  for (const std::string& name : plans) {
+  for (const std::string& name : report.request.plans) {
     if (!seen.insert(name).second) continue;
     TALLY_CHECK(name == "sqrt") << "unknown plan " << name;
     Plan plan = PlanSqrt(g);

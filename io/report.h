@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "tally/analysis/attention.h"
 #include "tally/analysis/cost_report.h"
+#include "tally/analysis/hardware.h"
 #include "tally/analysis/memory.h"
 #include "tally/analysis/residuals.h"
 #include "tally/analysis/simulate.h"
@@ -28,6 +29,19 @@ struct ReportSource {
   std::optional<FamilyConfig> family;
   std::optional<int64_t> batch, sequence;
   std::string optimizer;
+};
+
+// What is asked of a graph besides what it holds. The defaults ask nothing more.
+struct ReportRequest {
+  std::vector<std::string> plans;    // of PlanNames
+  std::optional<Hardware> hardware;  // what it runs on: without, no time is told
+  PeakOptions peaks;                 // which of its rates count
+  int64_t memory = 0;                // bytes of a device; 0: as the hardware has
+  int64_t reserve = 0;               // of these, kept free
+  int64_t gpus = 1;                  // ranks, each with a batch of its own
+  int zero = 0;                      // ZeRO stage, 0 to 3
+  std::optional<Count> tokens;       // of a whole run
+  double mfu = 0;                    // of the whole run, above 0 and at most 1; 0: not told
 };
 
 struct PricedPlan {
@@ -52,6 +66,7 @@ struct StorageSums {
 
 struct Report {
   ReportSource source;
+  ReportRequest request;
   Graph graph;
   std::string phase;  // "forward", "backward", "train": what the graph holds
   std::string dtype;  // of the parameters; "mixed" when they differ
@@ -74,10 +89,9 @@ struct Report {
 // "none", "sqrt".
 const std::vector<std::string>& PlanNames();
 
-// Verifies the graph (its error is returned), then runs every analysis. `plans` are of PlanNames;
-// "none" comes first and once, whether named or not. n log n in the graph.
-absl::StatusOr<Report> MakeReport(Graph graph, ReportSource source,
-                                  const std::vector<std::string>& plans);
+// Verifies the graph (its error is returned), then runs every analysis. The plan "none" comes first
+// and once, whether asked for or not. n log n in the graph.
+absl::StatusOr<Report> MakeReport(Graph graph, ReportSource source, ReportRequest request);
 
 }  // namespace tally
 

@@ -66,7 +66,7 @@ int Print(const std::string& text) {
 absl::StatusOr<Report> ReportOf(const std::string& model, const ReportOptions& options) {
   TALLY_ASSIGN_OR_RETURN(LoadedModel loaded, LoadModel(model, options));
   absl::StatusOr<Report> report =
-      MakeReport(std::move(loaded.graph), std::move(loaded.source), options.plans);
+      MakeReport(std::move(loaded.graph), std::move(loaded.source), options.request);
   if (!report.ok()) {
     return absl::DataLossError(absl::StrCat(model,
                                             ": the graph is no record that could have "
@@ -161,6 +161,7 @@ int Main(int argc, const char* const* argv) {
   if (options->version) return Print("graph-report " TALLY_VERSION "\n");
   if (options->list_models) return Print(ModelsText());
   if (options->dtypes) return Print(DTypesText());
+  if (options->list_hardware) return Print(HardwareText());
   return Run(*options);
 }
 

@@ -41,7 +41,13 @@ TEST_F(GraphReportFaults, RefusesAbsurdFlags) {
                                 "mlp --svg --json=x",
                                 "mlp --svg --dot=-",
                                 "gpt2 --explain=a --diff=b",
-                                "gpt2 --hardware=h100",
+                                "gpt2 --hardware=h10",
+                                "gpt2 --tf32",
+                                "gpt2 --mfu=0.5",
+                                "gpt2 --tokens=1 --mfu=1.01",
+                                "gpt2 --tokens=1 --mfu=nan",
+                                "gpt2 --tokens=10000P",
+                                "gpt2 --gpus=0",
                                 "mlp:9000000000000000000,9000000000000000000"}) {
     const Outcome run = Run(arguments);
     EXPECT_EQ(run.code, 2) << arguments << run.out << run.err;

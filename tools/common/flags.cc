@@ -123,7 +123,11 @@ void Flags::Switch(const std::string& name, bool* target, const std::string& hel
 
 void Flags::Integer(const std::string& name, int64_t* target, int64_t min, int64_t max,
                     const std::string& help) {
-  Flag flag{.name = name, .value = "N", .help = help, .fallback = absl::StrCat(*target)};
+  // A value out of range stands for none.
+  Flag flag{.name = name,
+            .value = "N",
+            .help = help,
+            .fallback = *target < min ? "" : absl::StrCat(*target)};
   flag.set = [name, target, min, max](const std::string& text) -> absl::Status {
     const absl::StatusOr<int64_t> value = ParseCount(text);
     if (!value.ok() || *value < min || *value > max) {
@@ -137,7 +141,10 @@ void Flags::Integer(const std::string& name, int64_t* target, int64_t min, int64
 
 void Flags::Real(const std::string& name, double* target, double min, double max,
                  const std::string& help) {
-  Flag flag{.name = name, .value = "X", .help = help, .fallback = absl::StrFormat("%g", *target)};
+  Flag flag{.name = name,
+            .value = "X",
+            .help = help,
+            .fallback = *target < min ? "" : absl::StrFormat("%g", *target)};
   flag.set = [name, target, min, max](const std::string& text) -> absl::Status {
     double value = 0;
     if (!absl::SimpleAtod(text, &value) || !(value >= min && value <= max)) {

@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "tally/analysis/hardware.h"
 #include "tally/io/table.h"
 #include "tally/nn/model.h"
 #include "tally/nn/presets.h"
@@ -26,6 +27,44 @@ std::string ModelsText() {
     absl::StrAppend(&text, absl::StrFormat("  %-24s", field.name), FieldValues(field), "\n");
   }
   return text;
+}
+
+std::string HardwareText() {
+  Table rates({{"name", Align::kLeft},
+               {"f64", Align::kRight},
+               {"f32", Align::kRight},
+               {"tf32", Align::kRight},
+               {"bf16", Align::kRight},
+               {"f16", Align::kRight},
+               {"f8", Align::kRight},
+               {"vector f64", Align::kRight},
+               {"vector f32", Align::kRight}});
+  Table sizes({{"name", Align::kLeft},
+               {"memory, as sold", Align::kRight},
+               {"as reported", Align::kRight},
+               {"bandwidth", Align::kRight},
+               {"link, one way", Align::kRight}});
+  const auto number = [](double tera) {
+    return tera == 0 ? std::string("-") : absl::StrFormat("%.5g", tera / 1e12);
+  };
+  const auto rate = [&](const MatmulRate& r) {
+    return r.sparse == 0 ? number(r.dense) : absl::StrCat(number(r.dense), " ", number(r.sparse));
+  };
+  const auto gigabytes = [](double bytes) { return absl::StrFormat("%.4g GB/s", bytes / 1e9); };
+  std::string sources;
+  for (const Hardware& h : HardwareTable()) {
+    rates.AddRow({h.name, rate(h[DType::kF64]), rate(h[DType::kF32]), rate(h.tf32),
+                  rate(h[DType::kBF16]), rate(h[DType::kF16]), rate(h[DType::kF8E4M3FN]),
+                  number(h.vector_f64), number(h.vector_f32)});
+    sizes.AddRow({h.name, BytesText(h.memory), BytesText(h.memory_reported), gigabytes(h.bandwidth),
+                  gigabytes(h.link)});
+    absl::StrAppend(&sources, Wrapped(absl::StrCat(h.name, ": ", h.title, ". ", h.source, ". ",
+                                                   h.link_name, ".")));
+  }
+  return absl::StrCat(
+      "TFLOP/s (1e12). Contractions by dtype of their operands, accumulating in f32: dense, then\n"
+      "with 2:4 sparsity; all else at the vector rate. -: none is published.\n",
+      rates.ToString(), "\n", sizes.ToString(), "\n", sources);
 }
 
 std::string DTypesText() {

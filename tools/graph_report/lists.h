@@ -1,4 +1,4 @@
-// --list-models and --dtypes.
+// --list-models, --list-hardware and --dtypes.
 #ifndef TALLY_TOOLS_GRAPH_REPORT_LISTS_H_
 #define TALLY_TOOLS_GRAPH_REPORT_LISTS_H_
 
@@ -7,6 +7,7 @@
 namespace tally {
 
 std::string ModelsText();
+std::string HardwareText();
 std::string DTypesText();
 
 }  // namespace tally

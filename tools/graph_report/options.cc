@@ -14,6 +14,7 @@
 #include "tally/io/text.h"
 #include "tally/tensor/check.h"
 #include "tally/tools/common/model_flags.h"
+#include "tally/tools/graph_report/analyst_flags.h"
 #include "tally/tools/graph_report/assertion.h"
 #include "tally/tools/graph_report/source.h"
 
@@ -22,6 +23,7 @@ namespace {
 
 // Targets of flags that are not what the options hold in the end.
 struct Raw {
+  AnalystTexts analyst;
   std::string dtype = "f32", phase = "train", plan = "sqrt", documents;
 };
 
@@ -52,6 +54,7 @@ Flags MakeFlags(ReportOptions& o, Raw& raw) {
   AddModelFlags(flags, &o.trace.attention, &raw.documents, &o.trace.lora);
   flags.Group("Plans");
   flags.Text("plan", &raw.plan, "LIST", "activation checkpointing: none, sqrt");
+  AddAnalystFlags(flags, &raw.analyst, &o.request);
   flags.Group("Where to ('-' is stdout; a named file is written instead of the folder)");
   flags.Text("out", &o.out, "DIR", "the folder; NAME.report if not given");
   flags.Text("dot", &o.dot, "FILE", "the graph as DOT");
@@ -75,6 +78,7 @@ Flags MakeFlags(ReportOptions& o, Raw& raw) {
   flags.Text("diff", &o.diff, "OTHER", "keys that differ from OTHER: a report.json or a model");
   flags.Group("Other");
   flags.Switch("list-models", &o.list_models, "the built-in models");
+  flags.Switch("list-hardware", &o.list_hardware, "the accelerators, their rates and sources");
   flags.Switch("dtypes", &o.dtypes, "the table of dtypes");
   flags.Switch("quiet", &o.quiet, "no summary");
   flags.Switch("help", &o.help, "this text");
@@ -114,7 +118,7 @@ absl::Status SetPlans(const std::string& text, ReportOptions& o) {
           "--plan: there is no plan ", Quoted(name), "; there are ", absl::StrJoin(known, ", "),
           near.empty() ? "" : absl::StrCat("; did you mean ", near, "?")));
     }
-    o.plans.push_back(name);
+    o.request.plans.push_back(name);
   }
   return absl::OkStatus();
 }
@@ -180,7 +184,7 @@ absl::StatusOr<ReportOptions> ParseOptions(int argc, const char* const* argv) {
   Flags flags = MakeFlags(o, raw);
   TALLY_ASSIGN_OR_RETURN(const std::vector<std::string> args, flags.Parse(argc, argv));
   o.help_text = flags.Help();
-  if (o.help || o.version || o.list_models || o.dtypes) return o;
+  if (o.help || o.version || o.list_models || o.list_hardware || o.dtypes) return o;
   if (args.empty()) {
     return absl::InvalidArgumentError(
         "which model? Name a file, a folder or a built-in model (--list-models); --help tells "
@@ -193,6 +197,7 @@ absl::StatusOr<ReportOptions> ParseOptions(int argc, const char* const* argv) {
   o.model = args[0];
   SetRun(flags, raw, o);
   TALLY_RETURN_IF_ERROR(SetPlans(raw.plan, o));
+  TALLY_RETURN_IF_ERROR(SetAnalyst(flags, raw.analyst, &o.request));
   TALLY_RETURN_IF_ERROR(SetFold(o));
   TALLY_RETURN_IF_ERROR(CheckRegex("focus", o.focus));
   TALLY_RETURN_IF_ERROR(CheckRegex("freeze", o.trace.freeze));

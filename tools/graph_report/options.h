@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "tally/io/report.h"
 #include "tally/tools/common/flags.h"
 #include "tally/tools/common/trace.h"
 
@@ -16,7 +17,7 @@ struct ReportOptions {
   // The run. `run_flags` are those that were given, as written: "--batch".
   TraceOptions trace;
   std::vector<std::string> run_flags;
-  std::vector<std::string> plans;
+  ReportRequest request;
   // Where to.
   std::string out, dot, json, csv, graph;
   bool svg = false, pdf = false, png = false;
@@ -26,7 +27,8 @@ struct ReportOptions {
   // Questions and checks.
   std::string explain, diff;
   std::vector<std::string> assertions;
-  bool list_models = false, dtypes = false, quiet = false, help = false, version = false;
+  bool list_models = false, list_hardware = false, dtypes = false, quiet = false, help = false,
+       version = false;
   std::string help_text;
 
   bool writes_named() const {

@@ -1,0 +1,17 @@
+// --hardware=NAME, for every program that has it.
+#ifndef TALLY_TOOLS_COMMON_HARDWARE_FLAG_H_
+#define TALLY_TOOLS_COMMON_HARDWARE_FLAG_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "tally/analysis/hardware.h"
+
+namespace tally {
+
+// A row of HardwareTable. kInvalidArgument for an unknown name, with what was probably meant.
+absl::StatusOr<Hardware> ParseHardware(const std::string& text);
+
+}  // namespace tally
+
+#endif  // TALLY_TOOLS_COMMON_HARDWARE_FLAG_H_
