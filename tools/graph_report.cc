@@ -1,9 +1,12 @@
 // graph-report: what a step of a model costs, read off its recorded graph.
+#include <unistd.h>
+
 #include <cstdio>
 #include <exception>
 #include <new>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -21,6 +24,7 @@
 #include "tally/tools/graph_report/options.h"
 #include "tally/tools/graph_report/output.h"
 #include "tally/tools/graph_report/source.h"
+#include "tally/tools/graph_report/sweep.h"
 
 namespace tally {
 namespace {
@@ -63,19 +67,6 @@ int Print(const std::string& text) {
   return std::fputs(text.c_str(), stdout) < 0 || std::fflush(stdout) != 0 ? kUsage : kOk;
 }
 
-absl::StatusOr<Report> ReportOf(const std::string& model, const ReportOptions& options) {
-  TALLY_ASSIGN_OR_RETURN(LoadedModel loaded, LoadModel(model, options));
-  absl::StatusOr<Report> report =
-      MakeReport(std::move(loaded.graph), std::move(loaded.source), options.request);
-  if (!report.ok()) {
-    return absl::DataLossError(absl::StrCat(model,
-                                            ": the graph is no record that could have "
-                                            "happened: ",
-                                            report.status().message()));
-  }
-  return report;
-}
-
 // OTHER of --diff: a report.json, or a model at the same flags.
 absl::StatusOr<Json> OtherReport(const std::string& other, const ReportOptions& options) {
   const absl::StatusOr<ByteReader> reader = ByteReader::Open(other);
@@ -88,7 +79,7 @@ absl::StatusOr<Json> OtherReport(const std::string& other, const ReportOptions& 
       return absl::DataLossError(absl::StrCat(reader->name(), ": ", json.status().message()));
     }
   }
-  TALLY_ASSIGN_OR_RETURN(const Report report, ReportOf(other, options));
+  TALLY_ASSIGN_OR_RETURN(const Report report, LoadReport(other, options));
   return ReportToJson(report);
 }
 
@@ -137,7 +128,7 @@ int Check(const Report& report, const Json& json, const ReportOptions& options) 
 }
 
 int Run(const ReportOptions& options) {
-  const absl::StatusOr<Report> report = ReportOf(options.model, options);
+  const absl::StatusOr<Report> report = LoadReport(options.model, options);
   if (!report.ok()) return Fail(report.status());
   const Json json = ReportToJson(*report);
   const absl::StatusOr<std::string> answer = Answer(*report, json, options);
@@ -154,6 +145,27 @@ int Run(const ReportOptions& options) {
   return code;
 }
 
+// Rows done, where a person may be waiting for them.
+void ShowProgress(int64_t done, int64_t all) {
+  if (!isatty(STDERR_FILENO) || all < 2) return;
+  std::fprintf(stderr, done < all ? "\r%lld of %lld rows" : "\r\x1b[K",
+               static_cast<long long>(done), static_cast<long long>(all));
+  std::fflush(stderr);
+}
+
+int RunSweepTable(const ReportOptions& options, int argc, const char* const* argv) {
+  const absl::StatusOr<Sweep> sweep = RunSweep(options, argc, argv, ShowProgress);
+  if (!sweep.ok()) return Fail(sweep.status());
+  std::vector<NamedOutput> outputs;
+  if (!options.json.empty())
+    outputs.push_back({"json", options.json, SweepJson(*sweep).Dump(3) + "\n"});
+  if (!options.csv.empty()) outputs.push_back({"csv", options.csv, SweepCsv(*sweep)});
+  const absl::StatusOr<Written> written = WriteNamed(outputs);
+  if (!written.ok()) return Fail(written.status());
+  if (options.quiet || options.to_stdout()) return kOk;
+  return Print(SweepText(*sweep) + WhereTo(*written));
+}
+
 int Main(int argc, const char* const* argv) {
   const absl::StatusOr<ReportOptions> options = ParseOptions(argc, argv);
   if (!options.ok()) return Fail(options.status());
@@ -162,6 +174,7 @@ int Main(int argc, const char* const* argv) {
   if (options->list_models) return Print(ModelsText());
   if (options->dtypes) return Print(DTypesText());
   if (options->list_hardware) return Print(HardwareText());
+  if (!options->sweep.empty()) return RunSweepTable(*options, argc, argv);
   return Run(*options);
 }
 

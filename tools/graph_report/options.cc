@@ -17,6 +17,7 @@
 #include "tally/tools/graph_report/analyst_flags.h"
 #include "tally/tools/graph_report/assertion.h"
 #include "tally/tools/graph_report/source.h"
+#include "tally/tools/graph_report/sweep.h"
 
 namespace tally {
 namespace {
@@ -75,6 +76,8 @@ Flags MakeFlags(ReportOptions& o, Raw& raw) {
              "formula, numbers and nodes behind a key of report.json: memory.peak");
   flags.List("assert", &o.assertions, "EXPR",
              "exit 1 unless it holds: 'memory.peak<78e9'; repeats");
+  flags.Text("sweep", &o.sweep, "AXES",
+             "a row for each combination: 'batch=1,2,4 dtype=f32,bf16 plan=none,sqrt'");
   flags.Text("diff", &o.diff, "OTHER", "keys that differ from OTHER: a report.json or a model");
   flags.Group("Other");
   flags.Switch("list-models", &o.list_models, "the built-in models");
@@ -176,13 +179,32 @@ absl::Status CheckOutputs(const ReportOptions& o) {
   return absl::OkStatus();
 }
 
-}  // namespace
+// A sweep answers by itself: a table on stdout, or --csv and --json. Its rows check the flags of
+// the step, which may hold together only with theirs.
+absl::Status CheckSweep(const Flags& flags, const ReportOptions& o) {
+  TALLY_RETURN_IF_ERROR(ParseSweep(o.sweep).status());
+  for (const char* name : {"out", "dot", "graph", "svg", "pdf", "png", "fold", "focus", "detail",
+                           "labels", "explain", "assert", "diff"}) {
+    if (flags.given(name)) {
+      return absl::InvalidArgumentError(absl::StrCat("--sweep is a table of many reports and --",
+                                                     name, " is of one; leave one of them out"));
+    }
+  }
+  return CheckOutputs(o);
+}
 
-absl::StatusOr<ReportOptions> ParseOptions(int argc, const char* const* argv) {
+// `overrides` are of a row of a sweep; null: the command line itself.
+absl::StatusOr<ReportOptions> Parse(int argc, const char* const* argv,
+                                    const std::vector<std::string>* overrides) {
   ReportOptions o;
   Raw raw;
   Flags flags = MakeFlags(o, raw);
-  TALLY_ASSIGN_OR_RETURN(const std::vector<std::string> args, flags.Parse(argc, argv));
+  std::vector<const char*> all(argv, argv + argc);
+  if (overrides != nullptr) {
+    for (const std::string& flag : *overrides) all.push_back(flag.c_str());
+  }
+  TALLY_ASSIGN_OR_RETURN(const std::vector<std::string> args,
+                         flags.Parse(static_cast<int>(all.size()), all.data()));
   o.help_text = flags.Help();
   if (o.help || o.version || o.list_models || o.list_hardware || o.dtypes) return o;
   if (args.empty()) {
@@ -195,6 +217,10 @@ absl::StatusOr<ReportOptions> ParseOptions(int argc, const char* const* argv) {
         absl::StrCat("one MODEL at a time; got also ", Quoted(args[1]), "; --diff compares two"));
   }
   o.model = args[0];
+  if (flags.given("sweep") && overrides == nullptr) {
+    TALLY_RETURN_IF_ERROR(CheckSweep(flags, o));
+    return o;
+  }
   SetRun(flags, raw, o);
   TALLY_RETURN_IF_ERROR(SetPlans(raw.plan, o));
   TALLY_RETURN_IF_ERROR(SetAnalyst(flags, raw.analyst, &o.request));
@@ -208,6 +234,17 @@ absl::StatusOr<ReportOptions> ParseOptions(int argc, const char* const* argv) {
   }
   TALLY_RETURN_IF_ERROR(CheckOutputs(o));
   return o;
+}
+
+}  // namespace
+
+absl::StatusOr<ReportOptions> ParseOptions(int argc, const char* const* argv) {
+  return Parse(argc, argv, nullptr);
+}
+
+absl::StatusOr<ReportOptions> ParseOptions(int argc, const char* const* argv,
+                                           const std::vector<std::string>& overrides) {
+  return Parse(argc, argv, &overrides);
 }
 
 }  // namespace tally

@@ -25,7 +25,7 @@ struct ReportOptions {
   std::string fold = "auto", focus, detail = "all", labels = "numbers";
   int fold_depth = 0;  // of --fold=depth:N
   // Questions and checks.
-  std::string explain, diff;
+  std::string explain, diff, sweep;
   std::vector<std::string> assertions;
   bool list_models = false, list_hardware = false, dtypes = false, quiet = false, help = false,
        version = false;
@@ -41,6 +41,9 @@ struct ReportOptions {
 
 // Everything that can be told from the arguments alone is checked here. kInvalidArgument: usage.
 absl::StatusOr<ReportOptions> ParseOptions(int argc, const char* const* argv);
+// A row of --sweep: the same command line with `overrides` ("--batch=2") instead of --sweep.
+absl::StatusOr<ReportOptions> ParseOptions(int argc, const char* const* argv,
+                                           const std::vector<std::string>& overrides);
 
 }  // namespace tally
 

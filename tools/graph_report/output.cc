@@ -44,6 +44,13 @@ absl::Status WriteText(const std::string& path, const std::string& text) {
   return absl::OkStatus();
 }
 
+absl::Status PutNamed(const NamedOutput& output, Written& written) {
+  if (absl::Status s = WriteText(output.path, output.text); !s.ok())
+    return absl::InvalidArgumentError(absl::StrCat("--", output.flag, ": ", s.message()));
+  if (output.path != "-") written.named.push_back(SanitizeForTerminal(output.path));
+  return absl::OkStatus();
+}
+
 constexpr double kDrawSeconds = 60;
 
 class Output {
@@ -82,10 +89,7 @@ class Output {
   }
 
   absl::Status Put(const char* flag, const std::string& path, const std::string& text) {
-    if (absl::Status s = WriteText(path, text); !s.ok())
-      return absl::InvalidArgumentError(absl::StrCat("--", flag, ": ", s.message()));
-    if (path != "-") written_.named.push_back(SanitizeForTerminal(path));
-    return absl::OkStatus();
+    return PutNamed({flag, path, text}, written_);
   }
 
   absl::Status Named() {
@@ -152,6 +156,12 @@ class Output {
 };
 
 }  // namespace
+
+absl::StatusOr<Written> WriteNamed(const std::vector<NamedOutput>& outputs) {
+  Written written;
+  for (const NamedOutput& output : outputs) TALLY_RETURN_IF_ERROR(PutNamed(output, written));
+  return written;
+}
 
 absl::StatusOr<Written> WriteOutputs(const Report& report, const Json& json,
                                      const ReportOptions& options) {

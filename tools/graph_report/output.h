@@ -20,6 +20,12 @@ struct Written {
   absl::Status rendering;
 };
 
+// A text with the flag that says where it goes: "json". A path of "-" is stdout.
+struct NamedOutput {
+  std::string flag, path, text;
+};
+absl::StatusOr<Written> WriteNamed(const std::vector<NamedOutput>& outputs);
+
 // Errors: kInvalidArgument when a folder or file cannot be made, or --focus matches nothing; then
 // nothing is written.
 absl::StatusOr<Written> WriteOutputs(const Report& report, const Json& json,

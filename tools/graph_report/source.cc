@@ -325,4 +325,17 @@ absl::StatusOr<LoadedModel> LoadModel(const std::string& model, const ReportOpti
       absl::StrCat(builtin.status().message(), ", and no such file; --list-models shows all"));
 }
 
+absl::StatusOr<Report> LoadReport(const std::string& model, const ReportOptions& options) {
+  TALLY_ASSIGN_OR_RETURN(LoadedModel loaded, LoadModel(model, options));
+  absl::StatusOr<Report> report =
+      MakeReport(std::move(loaded.graph), std::move(loaded.source), options.request);
+  if (!report.ok()) {
+    return absl::DataLossError(absl::StrCat(model,
+                                            ": the graph is no record that could have "
+                                            "happened: ",
+                                            report.status().message()));
+  }
+  return report;
+}
+
 }  // namespace tally

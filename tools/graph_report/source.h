@@ -25,6 +25,8 @@ struct LoadedModel {
 //   kUnimplemented: recognised, but not supported
 //   kDataLoss: missing, unreadable or malformed
 absl::StatusOr<LoadedModel> LoadModel(const std::string& model, const ReportOptions& options);
+// All analyses of it, with the plans of the options. Also kDataLoss for a graph that is no record.
+absl::StatusOr<Report> LoadReport(const std::string& model, const ReportOptions& options);
 
 }  // namespace tally
 

@@ -1,0 +1,93 @@
+// graph-report --sweep: rows are single reports, and only what cannot be traced is missing.
+#include "graph_report_run.h"
+
+#include "absl/strings/str_split.h"
+
+namespace tally {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+class GraphReportSweep : public GraphReport {};
+
+constexpr char kModel[] = "gpt2:layers=4,vocab=100,width=64,heads=2,context=64 ";
+
+TEST_F(GraphReportSweep, RowsAreWhatSingleReportsSay) {
+  const Json sweep = ReportOf(absl::StrCat(
+      kModel, "--accumulate=2 --sweep 'batch=1,3 dtype=f32,bf16 plan=recorded,none,sqrt'"));
+  const JsonArray& rows = sweep.Find("rows")->array();
+  ASSERT_EQ(rows.size(), 2 * 2 * 3);
+  size_t at = 0;
+  for (const char* batch : {"1", "3"}) {
+    for (const char* dtype : {"f32", "bf16"}) {
+      const Json report =
+          ReportOf(absl::StrCat(kModel, "--accumulate=2 --batch=", batch, " --dtype=", dtype));
+      const Json& plans = *report.Find("plans");
+      for (size_t p = 0; p < 3; ++p, ++at) {
+        const Json& row = rows[at];
+        EXPECT_EQ(row.Find("at")->Find("batch")->string(), batch);
+        EXPECT_EQ(row.Find("at")->Find("dtype")->string(), dtype);
+        EXPECT_EQ(*row.Find("model_flops"), *report.Find("flops")->Find("model"));
+        const Json& from = p == 0 ? *report.Find("memory") : plans.array()[p - 1];
+        EXPECT_EQ(*row.Find("peak"), *from.Find("peak"));
+        EXPECT_EQ(*row.Find("saved"), *from.Find("saved"));
+        const int64_t again = p == 0 ? 0 : from.Find("recompute_flops")->integer();
+        EXPECT_EQ(row.Find("hardware_flops")->integer(),
+                  report.Find("flops")->Find("model")->integer() + again);
+        EXPECT_EQ(again > 0, p == 2);
+      }
+    }
+  }
+}
+
+// Two layers, 1,024 rows: the FLOPs of three columns over the bytes, as a single report has them.
+TEST_F(GraphReportSweep, IntensityIsOfEverythingThatRuns) {
+  const Json sweep = ReportOf("two-layer --sweep 'batch=1024 plan=recorded,none'");
+  // (369,098,752 + 1,327,105 + 81,920) / 13,238,288.
+  for (const Json& row : sweep.Find("rows")->array())
+    EXPECT_NEAR(row.Find("intensity")->number(), 27.988, 0.0005);
+}
+
+TEST_F(GraphReportSweep, SaysWhyARowHasNoFigures) {
+  const Outcome run = Run(absl::StrCat(kModel, "--sweep 'seq=64,65,128 batch=1,2'"));
+  EXPECT_EQ(run.code, 0) << run.err;
+  EXPECT_THAT(run.out,
+              AllOf(HasSubstr("6 rows"), HasSubstr("seq=65 batch=1 and 1 more: "),
+                    HasSubstr("--seq=65 is longer"), HasSubstr("than the model's context of 64")));
+  for (absl::string_view line : absl::StrSplit(run.out, '\n')) EXPECT_LE(line.size(), 100) << line;
+  const Outcome csv = Run(absl::StrCat(kModel, "--sweep 'seq=64,65' --csv=-"));
+  const std::vector<std::string> lines = absl::StrSplit(csv.out, '\n');
+  ASSERT_EQ(lines.size(), 4);
+  EXPECT_EQ(lines[0], "seq,peak_bytes,saved_bytes,model_flops,hardware_flops,intensity,why");
+  // seq, five figures, and no reason.
+  EXPECT_EQ(std::count(lines[1].begin(), lines[1].end(), ','), 6);
+  EXPECT_EQ(lines[1].back(), ',');
+  EXPECT_THAT(lines[2], HasSubstr("65,,,,,,gpt2"));
+}
+
+TEST_F(GraphReportSweep, RefusesWhatNoRowCouldBe) {
+  const auto error = [&](const std::string& arguments) {
+    const Outcome run = Run(arguments);
+    EXPECT_EQ(run.code, 2) << arguments;
+    EXPECT_EQ(run.out, "") << arguments;
+    return run.err;
+  };
+  EXPECT_THAT(error("mlp --sweep 'bach=1,2'"), HasSubstr("did you mean batch?"));
+  EXPECT_THAT(error("mlp --sweep 'batch=1,,2'"), HasSubstr("a value is missing"));
+  EXPECT_THAT(error("mlp --sweep 'batch=1,1'"), HasSubstr("has \"1\" twice"));
+  EXPECT_THAT(error("mlp --sweep 'batch=1 batch=2'"), HasSubstr("comes twice"));
+  EXPECT_THAT(error("mlp --sweep ' '"), HasSubstr("names no axis"));
+  EXPECT_THAT(error("mlp --sweep 'batch=1,x'"), HasSubstr("--batch=x: wanted a whole number"));
+  EXPECT_THAT(error("mlp --sweep 'plan=none,sqr'"), HasSubstr("did you mean sqrt?"));
+  EXPECT_THAT(error("mlp --batch=2 --sweep 'batch=1'"), HasSubstr("--batch is given twice"));
+  EXPECT_THAT(error("mlp --sweep 'batch=1' --explain=memory.peak"), HasSubstr("--explain is of"));
+  EXPECT_THAT(error("mlp --sweep 'batch=1' --csv=- --json=-"), HasSubstr("only one of"));
+  std::string values = "1";
+  for (int i = 2; i <= 100; ++i) absl::StrAppend(&values, ",", i);
+  EXPECT_THAT(error(absl::StrCat("mlp --sweep 'batch=", values, " accumulate=", values, "'")),
+              HasSubstr("more than 1,000 combinations"));
+}
+
+}  // namespace
+}  // namespace tally
