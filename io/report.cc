@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "tally/analysis/plan_sqrt.h"
 #include "tally/analysis/verify.h"
+#include "tally/io/summary_rules.h"
 #include "tally/tensor/check.h"
 
 namespace tally {
@@ -95,46 +96,6 @@ StorageSums SumStorages(const Graph& graph) {
   return sums;
 }
 
-FlopRule ProductRule(const std::string& name, int64_t factor, const std::string& n_name, Count n,
-                     int64_t tokens) {
-  return {
-      name,
-      absl::StrCat(factor, "·", n_name, "·D = ", factor, "·", ToGrouped(n), "·", ToGrouped(tokens)),
-      n * factor * tokens};
-}
-
-std::vector<FlopRule> Rules(const Report& report) {
-  const SplitProof& p = report.proof;
-  const bool backward = report.phase != "forward";
-  const int64_t factor = backward ? 6 : 2;
-  const std::string nd = absl::StrCat(factor, "ND");
-  const Count matrix = p.parameters - p.parameters_embedding;
-  std::vector<FlopRule> rules = {
-      ProductRule(nd, factor, "N", p.parameters, p.tokens),
-      ProductRule(nd + "_non_embedding", factor, "N(without look-up tables)", matrix, p.tokens)};
-  const auto* model =
-      report.source.family ? std::get_if<TransformerConfig>(&*report.source.family) : nullptr;
-  if (model != nullptr && report.source.sequence) {
-    // Chowdhery et al. 2022 (PaLM), appendix B: 6N + 12·L·H·Q·T a token.
-    const int64_t width = model->heads * model->HeadDim();
-    const int64_t attention = (backward ? 12 : 4) * model->layers * width;
-    FlopRule rule;
-    rule.name = nd + "_attention";
-    rule.formula =
-        absl::StrCat("(", factor, "·N + ", backward ? 12 : 4,
-                     width == model->width ? "·L·d·T)·D = (" : "·L·H·Q·T)·D = (", factor, "·",
-                     ToGrouped(p.parameters), " + ", backward ? 12 : 4, "·", model->layers, "·",
-                     width, "·", *report.source.sequence, ")·", ToGrouped(p.tokens));
-    rule.flops = (p.parameters * factor + Count(attention) * *report.source.sequence) * p.tokens;
-    rules.push_back(rule);
-  }
-  if (backward) {
-    rules.push_back(
-        {"3_forward", absl::StrCat("3·forward = 3·", ToGrouped(p.forward)), p.forward * 3});
-  }
-  return rules;
-}
-
 }  // namespace
 
 bool Report::tied() const {
@@ -173,7 +134,7 @@ absl::StatusOr<Report> MakeReport(Graph graph, ReportSource source, ReportReques
     TALLY_ASSIGN_OR_RETURN(PlanPrice price, PricePlan(g, plan));
     report.plans.push_back({std::move(plan), std::move(price)});
   }
-  report.rules = Rules(report);
+  report.rules = RulesOf(report);
   return report;
 }
 

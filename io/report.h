@@ -13,6 +13,7 @@
 #include "tally/analysis/hardware.h"
 #include "tally/analysis/memory.h"
 #include "tally/analysis/residuals.h"
+#include "tally/analysis/rules.h"
 #include "tally/analysis/simulate.h"
 #include "tally/analysis/split.h"
 #include "tally/autograd/graph.h"
@@ -49,13 +50,6 @@ struct PricedPlan {
   PlanPrice price;
 };
 
-// A closed formula to compare with.
-struct FlopRule {
-  std::string name;     // "6ND"
-  std::string formula;  // with the numbers in it
-  Count flops = 0;
-};
-
 // Sums over the storages of the record, each once and whole.
 struct StorageSums {
   std::vector<StorageId> parameters, gradients, optimizer, inputs;
@@ -77,7 +71,7 @@ struct Report {
   MemoryReport memory;
   StorageSums sums;
   std::vector<PricedPlan> plans;
-  std::vector<FlopRule> rules;
+  std::vector<NamedRule> rules;
 
   // Matmul FLOPs of a step under a plan: hardware FLOPs as recorded and what the plan runs again.
   Count hardware_flops(const PlanPrice& plan) const {

@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "tally/io/summary_rules.h"
 
 namespace tally {
 namespace {
@@ -104,16 +105,6 @@ Json MemoryJson(const Report& r) {
   json.Add("peak", m.peak_bytes)
       .Add("peak_node", m.peak_node == kNone ? Json() : Json(m.peak_node));
   return json.Add("at_peak", std::move(live)).Add("recipe", TextOrNull(MemoryRecipe(r)));
-}
-
-Json RulesJson(const Report& r) {
-  Json rules = Json::Array();
-  for (const FlopRule& rule : r.rules) {
-    Json json = Json::Object();
-    json.Add("name", rule.name).Add("flops", rule.flops);
-    rules.Append(json.Add("ratio", Ratio(rule.flops, r.cost.model_flops())));
-  }
-  return rules;
 }
 
 Json PlansJson(const Report& r) {

@@ -10,6 +10,7 @@
 #include "tally/analysis/provenance.h"
 #include "tally/io/deviations.h"
 #include "tally/io/summary_memory.h"
+#include "tally/io/summary_rules.h"
 #include "tally/io/table.h"
 
 namespace tally {
@@ -39,6 +40,7 @@ class Writer {
     Textbook();
     Attention();
     OtherFlops();
+    text_ += RulesSummary(r_);
     text_ += MemorySummary(r_);
     Plans();
     TopOps();

@@ -5,7 +5,6 @@
 
 #include "gpt_step.h"
 #include "graph_builder.h"
-#include "tally/analysis/rules.h"
 #include "tally/analysis/verify.h"
 #include "tally/ops/apply.h"
 #include "tally/ops/copy.h"
@@ -364,16 +363,6 @@ TEST_F(SplitOfGpt2, ReconcilesWith6ND) {
   EXPECT_EQ(Term(*proof_, "elementwise_parameters"), -745'537'536);
   EXPECT_THAT(Keys(*proof_), ElementsAre("6ND", "activation_contractions", "lookup_tables",
                                          "elementwise_parameters", "tied_tables"));
-}
-
-TEST_F(SplitOfGpt2, ComparesWithRulesOfThumb) {
-  const std::vector<NamedRule> rules = CompareRules(*proof_);
-  ASSERT_EQ(rules.size(), 3u);
-  EXPECT_EQ(rules[0].flops, 764'558'180'352);
-  EXPECT_EQ(rules[1].flops, Count(6) * 85'056'000 * 1024);
-  // 6 (124,439,808 - 786,432) + 12 · 12 · 12 · 64 · 1,024 for each token.
-  EXPECT_EQ(rules[2].flops, (Count(6) * 123'653'376 + Count(12) * 12 * 12 * 64 * 1024) * 1024);
-  EXPECT_NEAR(rules[0].ratio, 0.8738, 1e-4);
 }
 
 TEST_F(SplitOfGpt2, ReconcilesWithoutItsEmbeddings) {

@@ -10,6 +10,7 @@
 #include "tally/analysis/provenance.h"
 #include "tally/io/report_json.h"
 #include "tally/tensor/check.h"
+#include "tally/tools/graph_report/explain_rules.h"
 
 namespace tally {
 namespace {
@@ -31,7 +32,7 @@ class Explainer {
     if (section == "flops") Flops(key);
     if (section == "proof") Proof(key);
     if (section == "memory") Memory(key);
-    if (section == "rules") Rule(key);
+    if (section == "rules") return ExplainRule(r_, key);
     if (section == "plans") PlanFigure(key);
     return std::move(e_);
   }
@@ -363,16 +364,6 @@ class Explainer {
 
   static std::string Quotient(Count a, Count b) {
     return absl::StrCat(ToGrouped(a), " / ", ToGrouped(b));
-  }
-
-  void Rule(const ReportKey& key) {
-    const FlopRule& rule = r_.rules[key.indexes[1]];
-    if (key.parts.back() == "ratio") {
-      Say("the rule over flops.model");
-      e_.substituted = Quotient(rule.flops, r_.cost.model_flops());
-      return;
-    }
-    Say(absl::StrCat("a rule of thumb to compare flops.model with: ", rule.formula), "FLOPs");
   }
 
   void PlanFigure(const ReportKey& key) {

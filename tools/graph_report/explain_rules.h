@@ -1,0 +1,14 @@
+// --explain of rules.
+#ifndef TALLY_TOOLS_GRAPH_REPORT_EXPLAIN_RULES_H_
+#define TALLY_TOOLS_GRAPH_REPORT_EXPLAIN_RULES_H_
+
+#include "tally/tools/graph_report/explain.h"
+
+namespace tally {
+
+// `key` is below "rules".
+Explanation ExplainRule(const Report& report, const ReportKey& key);
+
+}  // namespace tally
+
+#endif  // TALLY_TOOLS_GRAPH_REPORT_EXPLAIN_RULES_H_
