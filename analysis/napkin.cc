@@ -84,6 +84,7 @@ absl::StatusOr<NapkinComparison> CompareNapkin(const SplitProof& proof,
   c.parameters_active = proof.parameters_active;
   c.step_flops = proof.total();
   c.step_tokens = proof.tokens;
+  c.tokens = tokens;
   c.rule_flops = c.parameters * tokens * kFlopsPerParameterAndToken;
   c.flops = c.step_flops * tokens / c.step_tokens;
   c.ratio = Quotient(c.step_flops, base);

@@ -68,7 +68,8 @@ struct NapkinComparison {
   Count parameters = 0, parameters_active = 0;  // N of the record
   Count step_flops = 0;                         // model FLOPs of the record
   int64_t step_tokens = 0;
-  Count rule_flops = 0;  // 6·N·D over D tokens
+  Count tokens = 0;      // D
+  Count rule_flops = 0;  // 6·N·D
   Count flops = 0;       // step_flops · D / step_tokens, rounded down
   double ratio = 0;      // flops / rule_flops
   // The same with causal attention counted by half, where that differs.

@@ -24,10 +24,13 @@ std::string Scientific(Count count) {
   return absl::StrCat(mantissa, "e", std::stoi(text.substr(e + 1)));
 }
 
-// "143.9 days", "6 h 12 min".
+// "143.9 days", "147,455 days", "6 h 12 min".
 std::string TimeText(double seconds) {
-  return seconds < kSecondsPerDay ? SecondsText(seconds)
-                                  : absl::StrFormat("%.1f days", seconds / kSecondsPerDay);
+  const double days = seconds / kSecondsPerDay;
+  if (days < 1) return SecondsText(seconds);
+  if (days < 10'000) return absl::StrFormat("%.1f days", days);
+  return absl::StrCat(days < 1e15 ? ToGrouped(Count(std::llround(days))) : PowerText(days),
+                      " days");
 }
 
 std::string ExactBytes(Count bytes) {
@@ -106,8 +109,8 @@ class Writer {
     Section("Memory of the states: parameters, gradients, optimizer and master weights");
     if (a_.state_bytes) States();
     if (!a_.memory) return;
-    Line(absl::StrCat(GpusText(q_.gpus), " x ", ExactBytes(*q_.memory), " (", s_.memory_name, ")",
-                      q_.gpus == 1 ? "" : absl::StrCat(" = ", ExactBytes(*a_.memory))));
+    Line(absl::StrCat(GpusText(q_.gpus), " x ", PowerText(*q_.memory), " B (", s_.memory_name,
+                      ") = ", ExactBytes(*a_.memory)));
     Line(absl::StrCat("largest model: ", PowerText(*a_.memory), " B / ", Recipe(), " = ",
                       ToGrouped(*a_.largest_parameters), " parameters (",
                       PowerText(static_cast<double>(*a_.largest_parameters)), ")"));
@@ -123,7 +126,7 @@ class Writer {
                         " a GPU: ", ToGrouped(usable / q_.recipe->total), " parameters"));
     }
     Line(
-        "states are shared out with no copy; activations, workspace and what the driver keeps are "
+        "each GPU holds a share and no copy; activations, workspace and what the driver keeps are "
         "not in the rule");
   }
 
@@ -162,8 +165,10 @@ class Writer {
     row("parameters", q_.parameters, c.parameters);
     if (c.parameters_active != c.parameters)
       row("  active a token", std::nullopt, c.parameters_active);
-    row("FLOPs", a_.flops, c.flops);
-    if (c.flops_causal_half) row("  causal attention by half", a_.flops, *c.flops_causal_half);
+    std::optional<Count> rule;
+    if (q_.parameters) rule = *q_.parameters * c.tokens * 6;
+    row(absl::StrCat("FLOPs of ", PowerText(c.tokens), " tokens"), rule, c.flops);
+    if (c.flops_causal_half) row("  causal attention by half", rule, *c.flops_causal_half);
     row("bytes of states", a_.state_bytes, t.state_bytes());
     absl::StrAppend(&text_, IndentedLines(table));
     if (a_.rate)
@@ -179,10 +184,10 @@ class Writer {
       terms.push_back(absl::StrFormat("%s %+.3g %%", term.label, 100 * term.part));
     Line(absl::StrCat("FLOPs recorded = ", RatioText(c.ratio), " x 6·N·D at the model's own N",
                       terms.empty() ? "" : ": ", absl::StrJoin(terms, ", ")));
-    if (a_.flops && c.rule_flops != *a_.flops) {
+    if (q_.parameters && c.parameters != *q_.parameters) {
       Line(absl::StrCat(
           "and its own N is ",
-          RatioText(static_cast<double>(c.rule_flops) / static_cast<double>(*a_.flops)),
+          RatioText(static_cast<double>(c.parameters) / static_cast<double>(*q_.parameters)),
           " x the napkin's"));
     }
     Line(
@@ -255,7 +260,10 @@ Json TracedJson(const NapkinSheet::Traced& t) {
   Json json = Json::Object();
   json.Add("name", t.name).Add("run", t.run).Add("parameters", c.parameters);
   json.Add("parameters_active", c.parameters_active).Add("step_flops", c.step_flops);
-  json.Add("step_tokens", c.step_tokens).Add("rule_flops", c.rule_flops).Add("flops", c.flops);
+  json.Add("step_tokens", c.step_tokens)
+      .Add("tokens", c.tokens)
+      .Add("rule_flops", c.rule_flops)
+      .Add("flops", c.flops);
   json.Add("ratio", c.ratio).Add("flops_causal_half", OrNull(c.flops_causal_half));
   return json.Add("terms", std::move(terms)).Add("state_bytes", t.state_bytes());
 }

@@ -166,6 +166,18 @@ int RunSweepTable(const ReportOptions& options, int argc, const char* const* arg
   return Print(SweepText(*sweep) + WhereTo(*written));
 }
 
+int RunNapkin(const ReportOptions& options) {
+  const absl::StatusOr<NapkinSheet> sheet = MakeNapkin(options);
+  if (!sheet.ok()) return Fail(sheet.status());
+  std::vector<NamedOutput> outputs;
+  if (!options.json.empty())
+    outputs.push_back({"json", options.json, NapkinJson(*sheet).Dump(2) + "\n"});
+  const absl::StatusOr<Written> written = WriteNamed(outputs);
+  if (!written.ok()) return Fail(written.status());
+  if (options.quiet || options.to_stdout()) return kOk;
+  return Print(NapkinText(*sheet) + WhereTo(*written));
+}
+
 int Main(int argc, const char* const* argv) {
   const absl::StatusOr<ReportOptions> options = ParseOptions(argc, argv);
   if (!options.ok()) return Fail(options.status());
@@ -174,6 +186,7 @@ int Main(int argc, const char* const* argv) {
   if (options->list_models) return Print(ModelsText());
   if (options->dtypes) return Print(DTypesText());
   if (options->list_hardware) return Print(HardwareText());
+  if (options->napkin.asked) return RunNapkin(*options);
   if (!options->sweep.empty()) return RunSweepTable(*options, argc, argv);
   return Run(*options);
 }

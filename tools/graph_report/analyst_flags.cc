@@ -29,7 +29,7 @@ absl::Status SetAnalyst(const Flags& flags, const AnalystTexts& texts, ReportReq
     return absl::InvalidArgumentError(
         "--tf32 chooses among the rates of a device; say which with --hardware");
   }
-  if (flags.given("mfu") && !request->tokens) {
+  if (flags.given("mfu") && !request->tokens && !flags.given("napkin")) {
     return absl::InvalidArgumentError(
         "--mfu is of a whole run; say how long it is with --tokens, and on what with --hardware");
   }

@@ -56,6 +56,7 @@ Flags MakeFlags(ReportOptions& o, Raw& raw) {
   flags.Group("Plans");
   flags.Text("plan", &raw.plan, "LIST", "activation checkpointing: none, sqrt");
   AddAnalystFlags(flags, &raw.analyst, &o.request);
+  AddNapkinFlags(flags, &o.napkin);
   flags.Group("Where to ('-' is stdout; a named file is written instead of the folder)");
   flags.Text("out", &o.out, "DIR", "the folder; NAME.report if not given");
   flags.Text("dot", &o.dot, "FILE", "the graph as DOT");
@@ -184,7 +185,7 @@ absl::Status CheckOutputs(const ReportOptions& o) {
 absl::Status CheckSweep(const Flags& flags, const ReportOptions& o) {
   TALLY_RETURN_IF_ERROR(ParseSweep(o.sweep).status());
   for (const char* name : {"out", "dot", "graph", "svg", "pdf", "png", "fold", "focus", "detail",
-                           "labels", "explain", "assert", "diff"}) {
+                           "labels", "explain", "assert", "diff", "napkin"}) {
     if (flags.given(name)) {
       return absl::InvalidArgumentError(absl::StrCat("--sweep is a table of many reports and --",
                                                      name, " is of one; leave one of them out"));
@@ -207,7 +208,7 @@ absl::StatusOr<ReportOptions> Parse(int argc, const char* const* argv,
                          flags.Parse(static_cast<int>(all.size()), all.data()));
   o.help_text = flags.Help();
   if (o.help || o.version || o.list_models || o.list_hardware || o.dtypes) return o;
-  if (args.empty()) {
+  if (args.empty() && !o.napkin.asked) {
     return absl::InvalidArgumentError(
         "which model? Name a file, a folder or a built-in model (--list-models); --help tells "
         "more");
@@ -216,7 +217,7 @@ absl::StatusOr<ReportOptions> Parse(int argc, const char* const* argv,
     return absl::InvalidArgumentError(
         absl::StrCat("one MODEL at a time; got also ", Quoted(args[1]), "; --diff compares two"));
   }
-  o.model = args[0];
+  if (!args.empty()) o.model = args[0];
   if (flags.given("sweep") && overrides == nullptr) {
     TALLY_RETURN_IF_ERROR(CheckSweep(flags, o));
     return o;
@@ -224,6 +225,7 @@ absl::StatusOr<ReportOptions> Parse(int argc, const char* const* argv,
   SetRun(flags, raw, o);
   TALLY_RETURN_IF_ERROR(SetPlans(raw.plan, o));
   TALLY_RETURN_IF_ERROR(SetAnalyst(flags, raw.analyst, &o.request));
+  TALLY_RETURN_IF_ERROR(SetNapkin(flags, o));
   TALLY_RETURN_IF_ERROR(SetFold(o));
   TALLY_RETURN_IF_ERROR(CheckRegex("focus", o.focus));
   TALLY_RETURN_IF_ERROR(CheckRegex("freeze", o.trace.freeze));

@@ -9,6 +9,7 @@
 #include "tally/io/report.h"
 #include "tally/tools/common/flags.h"
 #include "tally/tools/common/trace.h"
+#include "tally/tools/graph_report/napkin.h"
 
 namespace tally {
 
@@ -18,6 +19,7 @@ struct ReportOptions {
   TraceOptions trace;
   std::vector<std::string> run_flags;
   ReportRequest request;
+  NapkinOptions napkin;
   // Where to.
   std::string out, dot, json, csv, graph;
   bool svg = false, pdf = false, png = false;
