@@ -5,6 +5,7 @@
 #include "tally/analysis/memory.h"
 #include "tally/analysis/plan_sqrt.h"
 #include "tally/analysis/residuals.h"
+#include "tally/analysis/roofline.h"
 #include "tally/analysis/split.h"
 #include "tally/analysis/verify.h"
 #include "tally/autograd/tape.h"
@@ -36,6 +37,14 @@ class DeepChain : public testing::Test {
 Graph* DeepChain::graph_ = nullptr;
 
 TEST_F(DeepChain, Verifies) { EXPECT_EQ(Verify(*graph_), absl::OkStatus()); }
+
+// One kernel runs the whole of forward; what backward reads of it is still written.
+TEST_F(DeepChain, FusesAndTakesTime) {
+  const RooflineReport r = AnalyzeRoofline(*graph_, ProveSplit(*graph_), *FindHardware("h100"));
+  EXPECT_EQ(r.total.memory_bound, r.total.cost.nodes);
+  EXPECT_GE(r.fusion.fused_nodes, kOps);
+  EXPECT_LT(r.fused.seconds, r.total.seconds);
+}
 
 TEST_F(DeepChain, CostsOneSineEach) {
   EXPECT_EQ(AnalyzeCost(*graph_).cost[Phase::kForward].flops.transcendental, kOps);
