@@ -17,6 +17,7 @@ class GradientWalk {
       : tape_(tape),
         retain_(options.retain || options.create_graph),
         create_graph_(options.create_graph),
+        dtype_(options.dtype),
         saved_tracking_(tape.tracking_),
         saved_scope_(CurrentContext().scope) {}
   ~GradientWalk() {
@@ -30,6 +31,8 @@ class GradientWalk {
   const Graph& graph() const { return tape_.graph_; }
   std::string Describe(NodeId n) const;
   void MarkActive(ValueId loss, absl::Span<const ValueId> wrt);
+  void ListCompletions(ValueId loss, absl::Span<const ValueId> wrt);
+  void CastComplete(NodeId n);
   void FreeDeadBranches();
   static void CheckSeed(const Tensor& loss, const Tensor& seed);
   void Walk(NodeId from);
@@ -40,16 +43,21 @@ class GradientWalk {
   void CheckResult(const Tensor& g, ValueId v, NodeId n) const;
   void Accumulate(ValueId v, Tensor g);
   Tensor Owned(Tensor g, const Tensor& of) const;
+  TensorSpec SpecOf(const Tensor& of) const;
 
   Tape& tape_;
   const bool retain_;
   const bool create_graph_;
+  const std::optional<DType> dtype_;
   const bool saved_tracking_;
   const ScopeId saved_scope_;
   // Per value below the loss: on the way from the loss to something asked for.
   std::vector<uint8_t> wanted_, active_;
   std::vector<uint8_t> asked_;
   std::vector<Tensor> cotangents_;
+  // Where a dtype is asked for: the nodes after which the gradient of a value is complete, the next
+  // one last.
+  std::vector<std::pair<NodeId, ValueId>> complete_;
   absl::InlinedVector<Tensor, 8> in_, out_, dy_;
   absl::InlinedVector<bool, 8> needs_;
 };
@@ -96,6 +104,45 @@ void GradientWalk::MarkActive(ValueId loss, absl::Span<const ValueId> wrt) {
     for (size_t i = 0; i < in.size(); ++i) {
       if (wanted_[in[i]] && !node.op->no_gradient.Contains(static_cast<int>(i))) active_[in[i]] = 1;
     }
+  }
+}
+
+// Complete: no node below adds to it, and the one that made its value has taken it in the value's
+// own dtype.
+void GradientWalk::ListCompletions(ValueId loss, absl::Span<const ValueId> wrt) {
+  std::vector<NodeId> at(loss + 1, kNone);
+  for (NodeId n = graph().values[loss].producer; n >= 0; --n) {
+    if (!tape_.states_[n].needs) continue;
+    const Node& node = graph().nodes[n];
+    bool reached = false;
+    for (ValueId o : graph().out(node)) {
+      if (o > loss || !active_[o]) continue;
+      reached = true;
+      if (asked_[o]) at[o] = n;
+    }
+    if (!reached) continue;
+    const absl::Span<const ValueId> in = graph().in(node);
+    for (size_t i = 0; i < in.size(); ++i) {
+      if (in[i] > loss || !asked_[in[i]] || !active_[in[i]]) continue;
+      if (!node.op->no_gradient.Contains(static_cast<int>(i))) at[in[i]] = n;
+    }
+  }
+  for (ValueId v : wrt) {
+    if (v > loss || !asked_[v] || at[v] == kNone) continue;
+    if (graph().values[v].spec.dtype != *dtype_) complete_.emplace_back(at[v], v);
+  }
+  std::sort(complete_.begin(), complete_.end());
+  complete_.erase(std::unique(complete_.begin(), complete_.end()), complete_.end());
+}
+
+void GradientWalk::CastComplete(NodeId n) {
+  while (!complete_.empty() && complete_.back().first >= n) {
+    Tensor& g = cotangents_[complete_.back().second];
+    complete_.pop_back();
+    if (!g.defined()) continue;
+    ScopedPhase phase(Phase::kBackward, n);
+    CurrentContext().scope = graph().nodes[n].scope;
+    g = Cast(g, *dtype_);
   }
 }
 
@@ -267,7 +314,10 @@ void GradientWalk::Walk(NodeId from) {
   for (NodeId n = from; n >= 0; --n) {
     if (!tape_.states_[n].needs) continue;
     const Node node = graph().nodes[n];  // a copy: rules append to the record
-    if (!TakeCotangents(node)) continue;
+    if (!TakeCotangents(node)) {
+      CastComplete(n);
+      continue;
+    }
     bool any = false;
     for (ValueId v : graph().in(node)) any |= active_[v] != 0;
     if (any) {
@@ -281,12 +331,18 @@ void GradientWalk::Walk(NodeId from) {
     in_.clear();
     out_.clear();
     if (!retain_) tape_.ReleaseResiduals(n);
+    CastComplete(n);
   }
+}
+
+// Of the gradient that is returned for `of`.
+TensorSpec GradientWalk::SpecOf(const Tensor& of) const {
+  return {dtype_.value_or(of.dtype()), of.shape()};
 }
 
 // A gradient that the caller may change: contiguous, and nobody else's.
 Tensor GradientWalk::Owned(Tensor g, const Tensor& of) const {
-  if (!g.defined()) return Fill(of.spec(), 0.0, of.device());
+  if (!g.defined()) return Fill(SpecOf(of), 0.0, of.device());
   const bool shared = g.use_count() > 1 || g.storage().use_count() > 1;
   if (!create_graph_ && (shared || !g.contiguous())) return CopyOf(g);
   return g;
@@ -300,6 +356,9 @@ Tensors GradientWalk::Run(const Tensor& loss, absl::Span<const Tensor> wrt, cons
                                                : "does not depend on a watched tensor"));
   }
   CheckSeed(loss, seed);
+  if (dtype_ && !(IsFloat(*dtype_) && ItemSize(*dtype_) >= 2)) {
+    ThrowInvalid(absl::StrCat("tape: gradients in ", Name(*dtype_), "; f64, f32, bf16 or f16"));
+  }
   std::vector<ValueId> ids;
   for (const Tensor& t : wrt) {
     const ValueId id = t.defined() ? tape_.IdOf(t) : kNone;
@@ -318,6 +377,7 @@ Tensors GradientWalk::Run(const Tensor& loss, absl::Span<const Tensor> wrt, cons
   }
   if (tape_.graph_.loss == kNone) tape_.graph_.loss = loss_id;
   MarkActive(loss_id, ids);
+  if (dtype_) ListCompletions(loss_id, ids);
   if (!retain_) FreeDeadBranches();
   tape_.tracking_ = create_graph_;
   cotangents_.resize(loss_id + 1);

@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -33,6 +34,12 @@ struct GradientOptions {
   // Keep the residuals of forward, so that Gradient can be called again from the same values.
   // create_graph implies it.
   bool retain = false;
+  // Of the gradients that are returned, zeros included: f64 f32 bf16 or f16; none: each has its
+  // tensor's dtype. A gradient is summed over the uses of its tensor in that tensor's dtype and
+  // cast as soon as it is complete (a recorded node "cast"), when the first one is freed, so that
+  // the two dtypes are never both held of all. What lies below a tensor that was itself made by an
+  // op gets the gradient in the tensor's own dtype.
+  std::optional<DType> dtype = {};
 };
 
 class Tape final : private Recorder, private StorageObserver {

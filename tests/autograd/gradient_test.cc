@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 
 #include <gmock/gmock.h>
@@ -115,6 +116,70 @@ TEST(Gradient, AccumulatesInPlaceWhenAloneAndByAddForCreateGraph) {
     const Graph graph = tape.Finish();
     EXPECT_EQ(CountOps(graph, "add_", Phase::kBackward), create_graph ? 0 : 1);
   }
+}
+
+// GradientOptions::dtype gives what a cast of the finished gradient gives, wherever the tensor
+// lies: a leaf read once or several times, one without influence, a value on the way, the loss
+// itself.
+TEST(Gradient, InAnotherDTypeIsTheCastOfTheWhole) {
+  const auto bf16 = [](const std::vector<double>& v) { return Cast(F64(v, {3}), DType::kBF16); };
+  const Tensor a = bf16({1, 2, 3}), b = bf16({0.7, -2, 5}), unused = bf16({1, 1, 1});
+  const auto run = [&](const GradientOptions& options) {
+    Tape tape;
+    tape.Watch({a, b, unused});
+    const Tensor y = Mul(Exp(a), b);
+    const Tensor side = Mul(a, a);  // reads a and does not lead to the loss
+    const Tensor loss = Sum(Add(Mul(y, Sin(a)), Mul(a, b)));
+    return tape.Gradient(loss, {a, b, unused, y, loss}, options);
+  };
+  const Tensors own = run({}), wide = run({.dtype = DType::kF32});
+  for (size_t i = 0; i < own.size(); ++i) {
+    EXPECT_EQ(own[i].dtype(), DType::kBF16);
+    EXPECT_TRUE(BitEqual(wide[i], Cast(own[i], DType::kF32))) << i;
+    EXPECT_TRUE(BitEqual(own[i], run({.dtype = DType::kBF16})[i])) << i;
+  }
+  EXPECT_THAT(wide[2].ToDoubles(), ElementsAre(0, 0, 0));
+}
+
+// Four 8x8 weights in bf16: 128 bytes of gradient each, 256 in f32.
+TEST(Gradient, InAnotherDTypeHoldsOneInItsOwnAtATime) {
+  std::vector<Tensor> weights;
+  for (int i = 0; i < 4; ++i) weights.push_back(Tensor::Full({DType::kBF16, {8, 8}}, 0.125));
+  Tape tape;
+  tape.Watch(weights);
+  Tensor x = Tensor::Full({DType::kBF16, {1, 8}}, 1);
+  for (const Tensor& w : weights) x = Tanh(MatMul(x, w));
+  const Tensors grads = tape.Gradient(Sum(x), weights, {.dtype = DType::kF32});
+  const Graph graph = tape.Finish();
+  EXPECT_EQ(CountOps(graph, "cast", Phase::kBackward), 4);
+  int narrow = 0, most_narrow = 0, wide = 0;
+  for (const StorageEvent& e : graph.events) {
+    const StorageRecord& s = graph.storages[e.storage];
+    if (s.origin != Origin::kGradient) continue;
+    const int change = e.kind == StorageEvent::kAllocate ? 1 : -1;
+    if (s.bytes == 8 * 8 * 2) most_narrow = std::max(most_narrow, narrow += change);
+    if (s.bytes == 8 * 8 * 4) wide += change;
+  }
+  EXPECT_EQ(most_narrow, 1);
+  EXPECT_EQ(narrow, 0);
+  EXPECT_EQ(wide, 4);
+  for (const Node& node : graph.nodes) {  // a cast serves the node whose weight's gradient it is
+    if (node.phase != Phase::kBackward || std::string(node.op->name) != "cast") continue;
+    EXPECT_STREQ(graph.nodes[node.serves].op->name, "matmul");
+  }
+}
+
+TEST(Gradient, InAnotherDTypeIsDifferentiableAgain) {
+  const Tensor x = Tensor::Full({DType::kF32, {}}, 2);
+  Tape tape;
+  tape.Watch(x);
+  const Tensor g =
+      tape.Gradient(Mul(x, Mul(x, x)), x, {.create_graph = true, .dtype = DType::kF64});
+  EXPECT_EQ(g.dtype(), DType::kF64);
+  EXPECT_EQ(g.Item(), 3 * 2 * 2);                    // 3x²
+  EXPECT_EQ(tape.Gradient(g, x).Item(), 3 * 2 * 2);  // 6x
+  EXPECT_THAT(ErrorOf([&] { tape.Gradient(g, x, {.dtype = DType::kI64}); }),
+              HasSubstr("gradients in i64"));
 }
 
 TEST(Gradient, ThirdDerivativeOfTanhTimesSquare) {
