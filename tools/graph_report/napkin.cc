@@ -100,8 +100,7 @@ void AddNapkinFlags(Flags& flags, NapkinOptions* options) {
   flags.Group(
       "On a napkin, before there is a run (MODEL is optional: what it says is shown beside)");
   flags.Switch("napkin", &options->asked,
-               "FLOPs, time and memory by rules of thumb, from any of --params --tokens --gpus "
-               "--hardware --mfu --recipe");
+               "FLOPs, time and memory by rules of thumb, from what is given");
   flags.Integer("params", &options->params, 1, kMostParameters, "parameters: 70B");
   flags.Text("recipe", &options->recipe, "BYTES",
              "bytes that a parameter takes with its gradient and optimizer state");
