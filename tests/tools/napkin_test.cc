@@ -46,6 +46,26 @@ TEST_F(GraphReportNapkin, FindsTheLargestModelOfEightGpus) {
   EXPECT_THAT(largest("8"), HasSubstr("640e9 B / 8 bytes a parameter = 80,000,000,000 "));
 }
 
+// bf16 with f32 moments and an f32 master: 2 + 2 + (4 + 4 + 4) bytes.
+TEST_F(GraphReportNapkin, KnowsTheRecipesOfPolicies) {
+  EXPECT_THAT(Text("--params=124M --tokens=300B --recipe=mixed"),
+              AllOf(HasSubstr("223,200,000,000,000,000,000 FLOPs (2.232e20)"),
+                    HasSubstr("248,000,000  248.0 MB"), HasSubstr("1,488,000,000  1.488 GB"),
+                    HasSubstr("16 bytes a parameter (mixed under adamw) = 1,984,000,000 B = "
+                              "1.984 GB = 1.848 GiB")));
+  const auto bytes = [&](const std::string& flags) {
+    const Outcome run = Run("--napkin --json=- --recipe=" + flags);
+    const Json question = *ParseJson(run.out)->Find("question");
+    return question.Find("recipe")->Find("bytes_per_parameter")->integer();
+  };
+  EXPECT_EQ(bytes("f32"), 4 + 4 + 8);
+  EXPECT_EQ(bytes("bf16"), 2 + 2 + 4);
+  EXPECT_EQ(bytes("bf16-f32opt"), 2 + 2 + 8);
+  EXPECT_EQ(bytes("mixed-f32grad"), 2 + 4 + 12);
+  EXPECT_EQ(bytes("mixed --optimizer=sgd"), 2 + 2 + 4);
+  EXPECT_EQ(bytes("bf16-f32opt --optimizer=sgd-momentum"), 2 + 2 + 4);
+}
+
 TEST_F(GraphReportNapkin, ShowsARecordedStepBesideTheRule) {
   const std::string run = "llama-3-70b --params=70B --tokens=15T --hardware=h100 --gpus=1024 ";
   EXPECT_THAT(Text(run + "--mfu=0.5"),

@@ -1,12 +1,15 @@
 #include "tally/tools/graph_report/napkin.h"
 
+#include <memory>
 #include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "tally/analysis/hardware.h"
 #include "tally/io/text.h"
+#include "tally/optim/policy.h"
 #include "tally/tensor/check.h"
 #include "tally/tools/graph_report/options.h"
 #include "tally/tools/graph_report/source.h"
@@ -33,15 +36,37 @@ absl::Status SetPeak(NapkinOptions& o) {
   return absl::OkStatus();
 }
 
-absl::Status SetRecipe(NapkinOptions& o) {
+// Numbers that the optimizer keeps of each parameter, from a step of it.
+absl::StatusOr<int> StatesOf(const std::string& name) {
+  TALLY_ASSIGN_OR_RETURN(const std::unique_ptr<Optimizer> optimizer, MakeOptimizer(name));
+  const Tensor parameter = Tensor::Empty({DType::kF32, {1000}}, kMeta);
+  optimizer->Step({parameter}, {parameter});
+  int64_t numbers = 0;
+  for (const OptimizerState& state : optimizer->state()) numbers += state.tensor.numel();
+  return static_cast<int>(numbers / parameter.numel());
+}
+
+// Of a bare number, or of a policy under the optimizer of the step.
+absl::Status SetRecipe(const std::string& optimizer, NapkinOptions& o) {
   if (o.recipe.empty()) return absl::OkStatus();
   int64_t bytes = 0;
-  if (!absl::SimpleAtoi(o.recipe, &bytes) || bytes < 1 || bytes > kMostBytesPerParameter) {
+  if (absl::SimpleAtoi(o.recipe, &bytes) && bytes >= 1 && bytes <= kMostBytesPerParameter) {
+    o.states = StateRecipe{.total = bytes};
+    return absl::OkStatus();
+  }
+  const DTypePolicy* policy = FindPolicy(o.recipe);
+  if (policy == nullptr) {
     return Wrong(
         "recipe", o.recipe,
-        absl::StrCat("bytes a parameter, a whole number from 1 to ", kMostBytesPerParameter));
+        absl::StrCat("bytes a parameter, a whole number from 1 to ", kMostBytesPerParameter,
+                     ", or one of ", absl::StrJoin(PolicyNames(), ", ")));
   }
-  o.states = StateRecipe{.total = bytes};
+  TALLY_ASSIGN_OR_RETURN(const int states, StatesOf(optimizer));
+  o.states =
+      StateRecipe{.name = absl::StrCat(policy->name, " under ", optimizer),
+                  .total = policy->Bytes(states),
+                  .parts = StateRecipe::Parts{policy->ParameterBytes(), policy->GradientBytes(),
+                                              policy->OptimizerBytes(states)}};
   return absl::OkStatus();
 }
 
@@ -102,8 +127,8 @@ void AddNapkinFlags(Flags& flags, NapkinOptions* options) {
   flags.Switch("napkin", &options->asked,
                "FLOPs, time and memory by rules of thumb, from what is given");
   flags.Integer("params", &options->params, 1, kMostParameters, "parameters: 70B");
-  flags.Text("recipe", &options->recipe, "BYTES",
-             "bytes that a parameter takes with its gradient and optimizer state");
+  flags.Text("recipe", &options->recipe, "BYTES|POLICY",
+             "what a parameter takes with its gradient and optimizer state: 12, or mixed");
   flags.Text("peak", &options->peak, "RATE", "FLOP/s of one GPU: 989.5T; else the hardware's");
 }
 
@@ -120,8 +145,11 @@ absl::Status SetNapkin(const Flags& flags, ReportOptions& options) {
   }
   TALLY_RETURN_IF_ERROR(CheckAlone(flags, options));
   TALLY_RETURN_IF_ERROR(SetPeak(o));
-  if (!flags.given("dtype")) options.trace.dtype = DType::kBF16;
-  return SetRecipe(o);
+  TALLY_RETURN_IF_ERROR(SetRecipe(options.trace.optimizer, o));
+  if (flags.given("dtype")) return absl::OkStatus();
+  const DTypePolicy* policy = FindPolicy(o.recipe);
+  options.trace.dtype = policy != nullptr ? policy->parameters : DType::kBF16;
+  return absl::OkStatus();
 }
 
 absl::StatusOr<NapkinSheet> MakeNapkin(const ReportOptions& options) {

@@ -25,9 +25,9 @@ struct NapkinOptions {
 // Adds --napkin --params --recipe --peak. `options` must outlive `flags`.
 void AddNapkinFlags(Flags& flags, NapkinOptions* options);
 
-// Completes the options of the napkin after parsing, and gives the step its default dtype there,
-// bf16. kInvalidArgument: values that are none, its flags without --napkin, and flags that say
-// nothing on a napkin.
+// Completes the options of the napkin after parsing; without --dtype the step has that of the
+// recipe's policy, else bf16. kInvalidArgument: values that are none, its flags without --napkin,
+// and flags that say nothing on a napkin.
 absl::Status SetNapkin(const Flags& flags, ReportOptions& options);
 
 // Errors as LoadReport and CompareNapkin have them.
