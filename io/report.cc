@@ -110,6 +110,12 @@ const std::vector<std::string>& PlanNames() {
   return *names;
 }
 
+Plan MakePlan(const Graph& graph, const std::string& name) {
+  if (name == "none") return PlanNone(graph);
+  TALLY_CHECK(name == "sqrt") << "unknown plan " << name;
+  return PlanSqrt(graph);
+}
+
 absl::StatusOr<Report> MakeReport(Graph graph, ReportSource source, ReportRequest request) {
   TALLY_RETURN_IF_ERROR(Verify(graph));
   Report report;
@@ -129,12 +135,13 @@ absl::StatusOr<Report> MakeReport(Graph graph, ReportSource source, ReportReques
   absl::flat_hash_set<std::string> seen = {"none"};
   for (const std::string& name : report.request.plans) {
     if (!seen.insert(name).second) continue;
-    TALLY_CHECK(name == "sqrt") << "unknown plan " << name;
-    Plan plan = PlanSqrt(g);
+    Plan plan = MakePlan(g, name);
     TALLY_ASSIGN_OR_RETURN(PlanPrice price, PricePlan(g, plan));
     report.plans.push_back({std::move(plan), std::move(price)});
   }
   report.rules = RulesOf(report);
+  report.budget = MakeBudgetSection(report);
+  report.verdict = MakeVerdict(report);
   return report;
 }
 

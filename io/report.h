@@ -17,6 +17,8 @@
 #include "tally/analysis/simulate.h"
 #include "tally/analysis/split.h"
 #include "tally/autograd/graph.h"
+#include "tally/io/summary_budget.h"
+#include "tally/io/verdict.h"
 #include "tally/nn/model.h"
 
 namespace tally {
@@ -34,15 +36,16 @@ struct ReportSource {
 
 // What is asked of a graph besides what it holds. The defaults ask nothing more.
 struct ReportRequest {
-  std::vector<std::string> plans;    // of PlanNames
-  std::optional<Hardware> hardware;  // what it runs on: without, no time is told
-  PeakOptions peaks;                 // which of its rates count
-  int64_t memory = 0;                // bytes of a device; 0: as the hardware has
-  int64_t reserve = 0;               // of these, kept free
-  int64_t gpus = 1;                  // ranks, each with a batch of its own
-  int zero = 0;                      // ZeRO stage, 0 to 3
-  std::optional<Count> tokens;       // of a whole run
-  double mfu = 0;                    // of the whole run, above 0 and at most 1; 0: not told
+  std::vector<std::string> plans;     // of PlanNames
+  bool plans_asked = false;           // by the user: it is to fit under one of them
+  std::optional<Hardware> hardware;   // what it runs on: without, no time is told
+  PeakOptions peaks;                  // which of its rates count
+  int64_t memory = 0;                 // bytes of a device; 0: as the hardware has
+  int64_t reserve = kDefaultReserve;  // of these, kept free
+  int64_t gpus = 1;                   // ranks, each with a batch of its own
+  int zero = 0;                       // ZeRO stage, 0 to 3
+  std::optional<Count> tokens;        // of a whole run
+  double mfu = 0;                     // of the whole run, above 0 and at most 1; 0: not told
 };
 
 struct PricedPlan {
@@ -72,6 +75,8 @@ struct Report {
   StorageSums sums;
   std::vector<PricedPlan> plans;
   std::vector<NamedRule> rules;
+  BudgetSection budget;
+  Verdict verdict;
 
   // Matmul FLOPs of a step under a plan: hardware FLOPs as recorded and what the plan runs again.
   Count hardware_flops(const PlanPrice& plan) const {
@@ -82,6 +87,9 @@ struct Report {
 
 // "none", "sqrt".
 const std::vector<std::string>& PlanNames();
+
+// The plan of that name, which is one of PlanNames.
+Plan MakePlan(const Graph& graph, const std::string& name);
 
 // Verifies the graph (its error is returned), then runs every analysis. The plan "none" comes first
 // and once, whether asked for or not. n log n in the graph.

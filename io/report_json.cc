@@ -104,7 +104,9 @@ Json MemoryJson(const Report& r) {
   json.Add("saved_inputs", r.saved.retained_inputs).Add("workspace", r.sums.workspace_bytes);
   json.Add("peak", m.peak_bytes)
       .Add("peak_node", m.peak_node == kNone ? Json() : Json(m.peak_node));
-  return json.Add("at_peak", std::move(live)).Add("recipe", TextOrNull(MemoryRecipe(r)));
+  json.Add("at_peak", std::move(live)).Add("recipe", TextOrNull(RecipeText(r)));
+  AddBudgetKeys(r, json);
+  return json;
 }
 
 Json PlansJson(const Report& r) {
@@ -116,6 +118,9 @@ Json PlansJson(const Report& r) {
     json.Add("recompute_flops", price.recompute.matmul).Add("extra_nodes", price.extra_nodes);
     json.Add("ratio_peak", Ratio(price.peak_bytes, r.memory.peak_bytes));
     json.Add("ratio_flops", Ratio(r.hardware_flops(price), r.cost.hardware_flops()));
+    for (const FitCase& c : r.verdict.cases) {
+      if (c.plan == plan.plan.name) json.Add("fits", r.verdict.fits ? Json(c.fits) : Json());
+    }
     plans.Append(std::move(json));
   }
   return plans;
@@ -137,25 +142,12 @@ std::string AxesText(const Graph& graph, ValueId value) {
   return absl::StrCat(" (", graph.name(graph.values[value].axes), ")");
 }
 
-std::string MemoryRecipe(const Report& r) {
-  if (r.proof.parameters == 0) return "";
-  const auto each = [&](int64_t bytes) {
-    return absl::StrFormat("%.4g",
-                           static_cast<double>(bytes) / static_cast<double>(r.proof.parameters));
-  };
-  const StorageSums& s = r.sums;
-  return absl::StrCat(each(s.parameters_bytes + s.gradients_bytes + s.optimizer_bytes),
-                      " bytes a parameter: ", each(s.parameters_bytes), " parameters, ",
-                      each(s.gradients_bytes), " gradients, ", each(s.optimizer_bytes),
-                      " optimizer");
-}
-
 Json ReportToJson(const Report& report) {
   Json json = Json::Object();
   json.Add("schema", "tally.report/1").Add("model", ModelJson(report)).Add("run", RunJson(report));
   json.Add("flops", FlopsJson(report)).Add("proof", ProofJson(report));
   json.Add("memory", MemoryJson(report)).Add("rules", RulesJson(report));
-  return json.Add("plans", PlansJson(report));
+  return json.Add("plans", PlansJson(report)).Add("verdict", VerdictJson(report));
 }
 
 std::string ReportJsonText(const Report& report) { return ReportToJson(report).Dump(3) + "\n"; }

@@ -37,9 +37,6 @@ std::string ReportName(const Graph& graph, StorageId storage, ValueId first_valu
 // " (batch seq hidden)": the names of a value's axes; "" where it has none.
 std::string AxesText(const Graph& graph, ValueId value);
 
-// "16 bytes a parameter: 4 parameters, 4 gradients, 8 optimizer"; "" without parameters.
-std::string MemoryRecipe(const Report& report);
-
 }  // namespace tally
 
 #endif  // TALLY_IO_REPORT_JSON_H_

@@ -34,6 +34,7 @@ class Writer {
   explicit Writer(const Report& report) : r_(report), p_(report.proof) {}
 
   std::string Write() {
+    text_ += VerdictText(r_) + "\n";
     Header();
     Contractions();
     Reconciling();
@@ -42,6 +43,7 @@ class Writer {
     OtherFlops();
     text_ += RulesSummary(r_);
     text_ += MemorySummary(r_);
+    text_ += BudgetSummary(r_);
     Plans();
     TopOps();
     TopScopes();

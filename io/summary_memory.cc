@@ -49,7 +49,7 @@ class Writer {
     row("peak with every storage freed after its last use", m.none.peak_bytes);
     if (m.baseline_bytes > 0) row("besides: live and touched by no node", m.baseline_bytes);
     Indented(table);
-    if (const std::string recipe = MemoryRecipe(r_); !recipe.empty()) Line("  " + recipe);
+    if (const std::string recipe = RecipeText(r_); !recipe.empty()) Line("  " + recipe);
     Kept();
     if (m.peak_node == kNone) return;
     Line(absl::StrCat("  the peak is at ", NodeText(m.peak_node), "; alive then:"));

@@ -18,6 +18,7 @@
 #include "tally/io/table.h"
 #include "tally/tensor/check.h"
 #include "tally/tools/graph_report/assertion.h"
+#include "tally/tools/graph_report/complete.h"
 #include "tally/tools/graph_report/diff.h"
 #include "tally/tools/graph_report/explain.h"
 #include "tally/tools/graph_report/lists.h"
@@ -79,7 +80,7 @@ absl::StatusOr<Json> OtherReport(const std::string& other, const ReportOptions& 
       return absl::DataLossError(absl::StrCat(reader->name(), ": ", json.status().message()));
     }
   }
-  TALLY_ASSIGN_OR_RETURN(const Report report, LoadReport(other, options));
+  TALLY_ASSIGN_OR_RETURN(const Report report, LoadWholeReport(other, options));
   return ReportToJson(report);
 }
 
@@ -115,6 +116,10 @@ int Check(const Report& report, const Json& json, const ReportOptions& options) 
     Complain(absl::StrCat("the proof does not hold: ", absl::StrJoin(report.proof.failures, "; ")));
     code = kCheckFailed;
   }
+  if (options.check_fits && report.verdict.fits != true) {
+    Complain("it does not fit: " + FitsLine(report));
+    code = kCheckFailed;
+  }
   for (const std::string& text : options.assertions) {
     const absl::StatusOr<Assertion> assertion = ParseAssertion(text);
     if (!assertion.ok()) return Fail(assertion.status());
@@ -128,7 +133,7 @@ int Check(const Report& report, const Json& json, const ReportOptions& options) 
 }
 
 int Run(const ReportOptions& options) {
-  const absl::StatusOr<Report> report = LoadReport(options.model, options);
+  const absl::StatusOr<Report> report = LoadWholeReport(options.model, options);
   if (!report.ok()) return Fail(report.status());
   const Json json = ReportToJson(*report);
   const absl::StatusOr<std::string> answer = Answer(*report, json, options);

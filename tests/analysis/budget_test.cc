@@ -5,9 +5,11 @@
 
 #include "gpt_step.h"
 #include "graph_builder.h"
+#include "tally/analysis/fit.h"
 #include "tally/analysis/memory.h"
 #include "tally/analysis/plan_sqrt.h"
 #include "tally/analysis/simulate.h"
+#include "tally/tensor/check.h"
 
 namespace tally {
 namespace {
@@ -134,6 +136,39 @@ TEST(Budget, SaysWhereTwoRecordsPart) {
   const absl::Status status = SplitByBatch(whole, BudgetOf(whole), forward).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(status.message()), testing::HasSubstr("goes on"));
+}
+
+TEST(Fit, FindsTheLargestByTheTwoNeighbours) {
+  // Peaks 10 + 7n against 100: n = 12 takes 94, 13 takes 101.
+  int calls = 0;
+  const auto peak = [&](int64_t n) -> absl::StatusOr<int64_t> {
+    ++calls;
+    return 10 + 7 * n;
+  };
+  const FitResult found = ValueOrThrow(FindLargest(1000, 100, peak));
+  EXPECT_EQ(found.fits->size, 12);
+  EXPECT_EQ(found.fits->peak, 94);
+  EXPECT_EQ(found.over->size, 13);
+  EXPECT_EQ(found.over->peak, 101);
+  EXPECT_EQ(found.falls, "");
+  EXPECT_LE(calls, 2 * 4);
+  for (int64_t usable = 0; usable <= 150; ++usable) {
+    for (int64_t limit : {1, 2, 3, 7, 8, 9}) {
+      const FitResult result = ValueOrThrow(FindLargest(limit, usable, peak));
+      int64_t largest = 0;
+      while (largest < limit && 10 + 7 * (largest + 1) <= usable) ++largest;
+      EXPECT_EQ(result.fits ? result.fits->size : 0, largest) << usable << ' ' << limit;
+      EXPECT_EQ(result.over ? result.over->size : 0, largest < limit ? largest + 1 : 0);
+    }
+  }
+}
+
+TEST(Fit, SaysWherePeaksFall) {
+  const auto peak = [](int64_t n) -> absl::StatusOr<int64_t> { return n == 2 ? 50 : 20 + n; };
+  EXPECT_EQ(ValueOrThrow(FindLargest(8, 30, peak)).falls, "");
+  EXPECT_EQ(ValueOrThrow(FindLargest(8, 60, peak)).falls, "the peak at 4 is below that at 2");
+  const auto fails = [](int64_t) -> absl::StatusOr<int64_t> { return absl::InternalError("no"); };
+  EXPECT_EQ(FindLargest(8, 60, fails).status().message(), "no");
 }
 
 }  // namespace

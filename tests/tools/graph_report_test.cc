@@ -62,7 +62,7 @@ std::string Keys(const Json& object) {
 TEST_F(GraphReport, HasTheKeysOfItsSchemaInOrder) {
   const Json report = ReportOf("mlp");
   EXPECT_EQ(report.Find("schema")->string(), "tally.report/1");
-  EXPECT_EQ(Keys(report), "schema model run flops proof memory rules plans ");
+  EXPECT_EQ(Keys(report), "schema model run flops proof memory rules plans verdict ");
   EXPECT_EQ(Keys(*report.Find("model")),
             "name source format family parameters parameters_active parameters_trained "
             "parameters_embedding parameters_matmul tied ");
@@ -77,9 +77,10 @@ TEST_F(GraphReport, HasTheKeysOfItsSchemaInOrder) {
             "name numel rows forward input_grad weight_grad reason ");
   EXPECT_EQ(Keys(*report.Find("memory")),
             "parameters gradients optimizer inputs saved saved_viewed saved_inputs workspace peak "
-            "peak_node at_peak recipe ");
+            "peak_node at_peak recipe recipe_name bytes_per_parameter moments master states budget "
+            "lines growth rank ");
   EXPECT_EQ(Keys(report.Find("plans")->array()[0]),
-            "name peak saved recompute_flops extra_nodes ratio_peak ratio_flops ");
+            "name peak saved recompute_flops extra_nodes ratio_peak ratio_flops fits ");
 }
 
 TEST_F(GraphReport, CountsSavedBytesOfTheMlpOnce) {

@@ -10,6 +10,7 @@
 #include "tally/analysis/provenance.h"
 #include "tally/io/report_json.h"
 #include "tally/tensor/check.h"
+#include "tally/tools/graph_report/explain_budget.h"
 #include "tally/tools/graph_report/explain_rules.h"
 
 namespace tally {
@@ -369,7 +370,9 @@ class Explainer {
   void PlanFigure(const ReportKey& key) {
     const PricedPlan& plan = r_.plans[key.indexes[1]];
     const std::string& figure = key.parts.back();
-    if (figure == "ratio_peak") {
+    if (figure == "fits") {
+      Say("whether the plan's peak, of a rank where there are several, is at most verdict.usable");
+    } else if (figure == "ratio_peak") {
       Say("peak under the plan over the recorded peak");
       e_.substituted = Quotient(plan.price.peak_bytes, r_.memory.peak_bytes);
     } else if (figure == "ratio_flops") {
@@ -425,6 +428,7 @@ class Explainer {
 }  // namespace
 
 Explanation ExplainKey(const Report& report, const ReportKey& key) {
+  if (IsBudgetKey(key)) return ExplainBudget(report, key);
   return Explainer(report).Run(key);
 }
 

@@ -16,6 +16,7 @@
 #include "tally/tools/common/model_flags.h"
 #include "tally/tools/graph_report/analyst_flags.h"
 #include "tally/tools/graph_report/assertion.h"
+#include "tally/tools/graph_report/memory_flags.h"
 #include "tally/tools/graph_report/source.h"
 #include "tally/tools/graph_report/sweep.h"
 
@@ -25,6 +26,7 @@ namespace {
 // Targets of flags that are not what the options hold in the end.
 struct Raw {
   AnalystTexts analyst;
+  MemoryTexts memory;
   std::string dtype = "f32", phase = "train", plan = "sqrt", documents;
 };
 
@@ -57,6 +59,7 @@ Flags MakeFlags(ReportOptions& o, Raw& raw) {
   flags.Text("plan", &raw.plan, "LIST", "activation checkpointing: none, sqrt");
   AddAnalystFlags(flags, &raw.analyst, &o.request);
   AddNapkinFlags(flags, &o.napkin);
+  AddMemoryFlags(flags, &raw.memory);
   flags.Group("Where to ('-' is stdout; a named file is written instead of the folder)");
   flags.Text("out", &o.out, "DIR", "the folder; NAME.report if not given");
   flags.Text("dot", &o.dot, "FILE", "the graph as DOT");
@@ -226,6 +229,10 @@ absl::StatusOr<ReportOptions> Parse(int argc, const char* const* argv,
   TALLY_RETURN_IF_ERROR(SetPlans(raw.plan, o));
   TALLY_RETURN_IF_ERROR(SetAnalyst(flags, raw.analyst, &o.request));
   TALLY_RETURN_IF_ERROR(SetNapkin(flags, o));
+  TALLY_RETURN_IF_ERROR(SetMemory(flags, raw.memory, &o.request));
+  o.request.plans_asked = flags.given("plan");
+  o.fit = raw.memory.fit;
+  o.check_fits = raw.memory.check_fits;
   TALLY_RETURN_IF_ERROR(SetFold(o));
   TALLY_RETURN_IF_ERROR(CheckRegex("focus", o.focus));
   TALLY_RETURN_IF_ERROR(CheckRegex("freeze", o.trace.freeze));

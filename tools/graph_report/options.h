@@ -27,7 +27,8 @@ struct ReportOptions {
   std::string fold = "auto", focus, detail = "all", labels = "numbers";
   int fold_depth = 0;  // of --fold=depth:N
   // Questions and checks.
-  std::string explain, diff, sweep;
+  std::string explain, diff, sweep, fit;
+  bool check_fits = false;
   std::vector<std::string> assertions;
   bool list_models = false, list_hardware = false, dtypes = false, quiet = false, help = false,
        version = false;

@@ -22,14 +22,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-int64_t BlocksOf(const FamilyConfig& family) {
-  if (const auto* transformer = std::get_if<TransformerConfig>(&family)) return transformer->layers;
-  if (const auto* cruncher = std::get_if<CruncherConfig>(&family)) return cruncher->layers;
-  if (const auto* mlp = std::get_if<MlpConfig>(&family))
-    return static_cast<int64_t>(mlp->sizes.size());
-  return 2;
-}
-
 bool TakesImages(const FamilyConfig& family) {
   const auto* transformer = std::get_if<TransformerConfig>(&family);
   return transformer != nullptr && transformer->takes_images();
@@ -125,6 +117,7 @@ absl::StatusOr<LoadedModel> TraceFamily(const FamilyConfig& family, const TraceO
   loaded.source.batch = trace.batch;
   if (ContextOf(family) > 0) loaded.source.sequence = traced->sequence;
   loaded.source.optimizer = OptimizerOf(trace);
+  loaded.step = {family, trace};
   absl::StrAppend(&loaded.source.origin, RunWords(traced_family, trace));
   return loaded;
 }
@@ -303,6 +296,14 @@ bool LooksLikePath(absl::string_view model) {
 
 }  // namespace
 
+int64_t BlocksOf(const FamilyConfig& family) {
+  if (const auto* transformer = std::get_if<TransformerConfig>(&family)) return transformer->layers;
+  if (const auto* cruncher = std::get_if<CruncherConfig>(&family)) return cruncher->layers;
+  if (const auto* mlp = std::get_if<MlpConfig>(&family))
+    return static_cast<int64_t>(mlp->sizes.size());
+  return 2;
+}
+
 absl::StatusOr<LoadedModel> LoadModel(const std::string& model, const ReportOptions& options) {
   absl::StatusOr<FamilyConfig> builtin = BuiltinConfig(model);
   if (builtin.ok()) {
@@ -325,8 +326,10 @@ absl::StatusOr<LoadedModel> LoadModel(const std::string& model, const ReportOpti
       absl::StrCat(builtin.status().message(), ", and no such file; --list-models shows all"));
 }
 
-absl::StatusOr<Report> LoadReport(const std::string& model, const ReportOptions& options) {
+absl::StatusOr<Report> LoadReport(const std::string& model, const ReportOptions& options,
+                                  std::optional<TracedStep>* step) {
   TALLY_ASSIGN_OR_RETURN(LoadedModel loaded, LoadModel(model, options));
+  if (step != nullptr) *step = std::move(loaded.step);
   absl::StatusOr<Report> report =
       MakeReport(std::move(loaded.graph), std::move(loaded.source), options.request);
   if (!report.ok()) {

@@ -2,6 +2,7 @@
 #ifndef TALLY_TOOLS_GRAPH_REPORT_SOURCE_H_
 #define TALLY_TOOLS_GRAPH_REPORT_SOURCE_H_
 
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -13,9 +14,19 @@ namespace tally {
 // Blocks times micro-batches of a trace, each with nodes of its own.
 inline constexpr int64_t kMostBlocks = 20'000;
 
+// Blocks of a family: what a trace has nodes of.
+int64_t BlocksOf(const FamilyConfig& family);
+
+// What a graph was traced from, so that it can be traced again with something changed.
+struct TracedStep {
+  FamilyConfig family;
+  TraceOptions trace;
+};
+
 struct LoadedModel {
   Graph graph;
   ReportSource source;
+  std::optional<TracedStep> step;  // nullopt: the graph is as recorded in a file
 };
 
 // A built-in name wins over a file of that name; "./gpt2" is the file. Errors:
@@ -26,7 +37,9 @@ struct LoadedModel {
 //   kDataLoss: missing, unreadable or malformed
 absl::StatusOr<LoadedModel> LoadModel(const std::string& model, const ReportOptions& options);
 // All analyses of it, with the plans of the options. Also kDataLoss for a graph that is no record.
-absl::StatusOr<Report> LoadReport(const std::string& model, const ReportOptions& options);
+// `step`, where given, gets that of the loaded model.
+absl::StatusOr<Report> LoadReport(const std::string& model, const ReportOptions& options,
+                                  std::optional<TracedStep>* step = nullptr);
 
 }  // namespace tally
 

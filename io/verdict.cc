@@ -1,0 +1,307 @@
+#include "tally/io/verdict.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "tally/io/report.h"
+#include "tally/io/summary_memory.h"
+#include "tally/io/table.h"
+
+namespace tally {
+namespace {
+
+constexpr char kRecorded[] = "recorded";
+constexpr int64_t kMostRanks = 1024;
+
+std::string AsPlan(const std::string& plan) {
+  return plan == kRecorded ? "as recorded" : absl::StrCat("under plan ", plan);
+}
+
+// "ZeRO 2 on 8 GPUs", "8 GPUs".
+std::string RanksText(int64_t ranks, int stage) {
+  return absl::StrCat(stage > 0 ? absl::StrCat("ZeRO ", stage, " on ") : "", ToGrouped(ranks),
+                      " GPUs");
+}
+
+void SetMemory(const ReportRequest& request, Verdict& verdict) {
+  verdict.reserve = request.reserve;
+  if (request.memory > 0) {
+    verdict.memory = request.memory;
+    verdict.memory_source = "as given";
+  } else if (request.hardware && request.hardware->memory_reported > 0) {
+    verdict.memory = request.hardware->memory_reported;
+    verdict.memory_source = absl::StrCat("of ", request.hardware->title, " by its driver");
+  } else if (request.hardware && request.hardware->memory > 0) {
+    verdict.memory = request.hardware->memory;
+    verdict.memory_source = absl::StrCat("of ", request.hardware->title,
+                                         " as sold, for what its driver says is not known");
+  }
+}
+
+void SetCases(const Report& report, Verdict& verdict) {
+  const BudgetSection& b = report.budget;
+  const bool plans_asked = report.request.plans_asked;
+  const auto add = [&](const std::string& plan, bool asked, int64_t peak) {
+    FitCase c{.plan = plan, .asked = asked, .peak = peak};
+    c.fits = verdict.usable() && peak <= *verdict.usable();
+    if (c.asked && c.fits && verdict.fits_as.empty()) verdict.fits_as = plan;
+    verdict.cases.push_back(std::move(c));
+  };
+  add(kRecorded, !plans_asked, b.rank ? b.rank->peak_bytes : b.budget.peak_bytes);
+  for (size_t i = 0; i < report.plans.size(); ++i) {
+    const std::string& name = report.plans[i].plan.name;
+    const std::vector<std::string>& asked = report.request.plans;
+    add(name, plans_asked && std::find(asked.begin(), asked.end(), name) != asked.end(),
+        b.rank ? b.planned_rank[i].peak_bytes : b.planned[i].peak_bytes);
+  }
+  if (verdict.usable()) verdict.fits = !verdict.fits_as.empty();
+}
+
+const Plan* PlanNamed(const Report& report, const std::string& name) {
+  for (const PricedPlan& plan : report.plans) {
+    if (plan.plan.name == name) return &plan.plan;
+  }
+  return nullptr;
+}
+
+struct ZeroRemedy {
+  ZeroOptions options;
+  int64_t peak = 0;
+};
+
+// The smallest number of ranks, a power of two up to `most`, and the lowest stage with it, at which
+// the step fits under `plan`; none below those that were asked for. nullopt when none does.
+std::optional<ZeroRemedy> FindZeroRemedy(const Report& report, const std::string& plan,
+                                         int64_t usable, int64_t most) {
+  const Plan* const steps = plan == kRecorded ? nullptr : PlanNamed(report, plan);
+  const auto price = [&](int64_t ranks, int stage) {
+    const ZeroOptions options{.ranks = ranks, .stage = stage};
+    const ZeroReport z = steps == nullptr ? ApplyZero(report.graph, options)
+                                          : ApplyZero(report.graph, *steps, options);
+    return ZeroRemedy{options, z.peak_bytes};
+  };
+  int64_t ranks = 2;
+  while (ranks < report.request.gpus) ranks *= 2;
+  // More ranks and higher stages never take more, so this settles the rest.
+  if (ranks > most || price(most, kMostZeroStage).peak > usable) return std::nullopt;
+  for (; ranks <= most; ranks *= 2) {
+    for (int stage = 1; stage <= kMostZeroStage; ++stage) {
+      const ZeroRemedy remedy = price(ranks, stage);
+      if (remedy.peak <= usable) return remedy;
+    }
+  }
+  return std::nullopt;
+}
+
+void SetRemedies(const Report& report, Verdict& verdict) {
+  for (const FitCase& c : verdict.cases) {
+    if (c.asked || !c.fits) continue;
+    // A plan that recomputes nothing is only freeing sooner: what the recorded program did not do.
+    const bool frees = c.plan == "none";
+    verdict.remedies.push_back(
+        {"plan",
+         frees                 ? std::string("free every storage after its last use")
+         : c.plan == kRecorded ? std::string("no plan")
+                               : absl::StrCat("recompute as plan ", c.plan, " does"),
+         c.plan == kRecorded ? "without --plan" : absl::StrCat("--plan=", c.plan), c.peak});
+  }
+  // Of those with a plan only what takes fewer ranks.
+  int64_t ranks = kMostRanks + 1;
+  for (const FitCase& c : verdict.cases) {
+    std::optional<ZeroRemedy> found = FindZeroRemedy(report, c.plan, *verdict.usable(), ranks - 1);
+    if (!found) continue;
+    ranks = found->options.ranks;
+    std::string flags = absl::StrCat("--gpus=", ranks, " --zero=", found->options.stage);
+    if (!c.asked && c.plan != kRecorded) absl::StrAppend(&flags, " --plan=", c.plan);
+    verdict.remedies.push_back({"zero",
+                                absl::StrCat(RanksText(ranks, found->options.stage),
+                                             c.plan == kRecorded ? "" : ", plan " + c.plan),
+                                std::move(flags), found->peak});
+  }
+}
+
+class Writer {
+ public:
+  explicit Writer(const Report& report) : r_(report), v_(report.verdict) {}
+
+  std::string Write() {
+    if (v_.cases.empty()) return "";
+    Line(absl::StrCat("fits   ", Fits()));
+    Line(absl::StrCat(
+        "time   ", v_.seconds_text.empty() ? NoDevice("how long a step takes") : v_.seconds_text));
+    Line(absl::StrCat(
+        "bound  ", v_.bound_text.empty() ? NoDevice("compute- or memory-bound") : v_.bound_text));
+    if (v_.usable()) Line("  " + Usable());
+    if (v_.fits == false) Why();
+    for (const FitAnswer& answer : v_.largest) Line(LargestText(answer));
+    return std::move(text_);
+  }
+
+  std::string Fits() const {
+    if (!v_.usable()) {
+      return absl::StrCat("not known: say --hardware=h100 or --memory=80GB; the peak", Of(), " is ",
+                          BytesText(v_.cases[0].peak));
+    }
+    std::vector<std::string> parts;
+    for (const FitCase& c : v_.cases) {
+      if (c.plan == "none" && c.peak == v_.cases[0].peak && !c.asked) continue;
+      parts.push_back(absl::StrCat(BytesText(c.peak), " ", AsPlan(c.plan)));
+    }
+    return absl::StrCat(*v_.fits ? "yes: " : "NO: ", "peak", Of(), " ", absl::StrJoin(parts, ", "),
+                        "; usable ", BytesText(*v_.usable()),
+                        *v_.fits ? absl::StrCat(", ", BytesText(*v_.usable() - AskedPeak()),
+                                                " to spare ", AsPlan(v_.fits_as))
+                                 : "");
+  }
+
+ private:
+  void Line(const std::string& line) {
+    absl::StrAppend(&text_, Wrapped(SanitizeForTerminal(line)));
+  }
+
+  static std::string NoDevice(const char* what) {
+    return absl::StrCat("not known: say --hardware=h100, say, for ", what);
+  }
+
+  std::string Of() const {
+    const int64_t ranks = r_.request.gpus;
+    return ranks > 1 ? absl::StrCat(" of a rank (", RanksText(ranks, r_.request.zero), ")") : "";
+  }
+
+  std::string Usable() const {
+    return absl::StrCat("usable: ", BytesText(*v_.memory), " ", v_.memory_source, ", less ",
+                        BytesText(v_.reserve), " reserved for context and libraries");
+  }
+
+  // What takes the room, and what of it no batch changes.
+  void Why() {
+    const int64_t usable = *v_.usable();
+    const BudgetSection& b = r_.budget;
+    const int64_t states = b.rank ? b.rank->states.total() : b.budget.states.total();
+    std::string recipe;
+    if (!b.rank && b.budget.states.elements > 0) {
+      recipe = absl::StrCat(" (", absl::StrFormat("%.4g", b.budget.states.per_parameter()),
+                            " bytes a parameter, ", b.recipe, ")");
+    }
+    const std::string what = absl::StrCat("model states", Of(), " are ", BytesText(states), recipe);
+    if (states > usable) {
+      Line(absl::StrCat("  why: ", what, ", ", BytesText(states - usable),
+                        " more than there is before the first activation: no batch and no plan "
+                        "makes it fit"));
+    } else {
+      const int64_t peak = AskedPeak();
+      Line(absl::StrCat("  why: ", what, " at any batch, which leaves ", BytesText(usable - states),
+                        " for activations, inputs and the rest; the peak is ",
+                        BytesText(peak - usable), " over"));
+    }
+    if (v_.remedies.empty()) {
+      Line(
+          absl::StrCat("  nothing that was tried makes it fit: no plan, no smaller batch or dtype, "
+                       "no ZeRO stage on up to ",
+                       ToGrouped(kMostRanks), " GPUs"));
+      return;
+    }
+    Line("  what makes it fit, each computed:");
+    Table table({{"", Align::kLeft},
+                 {"flags", Align::kLeft},
+                 {"peak, bytes", Align::kRight},
+                 {"", Align::kLeft}});
+    for (const Remedy& remedy : v_.remedies) {
+      table.AddRow({remedy.what, remedy.flags, ToGrouped(remedy.peak), BytesText(remedy.peak)});
+    }
+    absl::StrAppend(&text_, IndentedLines(table));
+  }
+
+  int64_t AskedPeak() const {
+    int64_t least = 0;
+    for (const FitCase& c : v_.cases) {
+      if (c.asked && (least == 0 || c.peak < least)) least = c.peak;
+    }
+    return least;
+  }
+
+  static std::string Probe(const FitAnswer& a, const FitProbe& p) {
+    return absl::StrCat(a.size, " ", ToGrouped(p.size), " has its peak at ", ToGrouped(p.peak),
+                        " B, ", BytesText(p.peak));
+  }
+
+  std::string LargestText(const FitAnswer& a) const {
+    const FitResult& f = a.result;
+    std::string text = absl::StrCat("largest ", a.size, " ", AsPlan(a.plan), ": ");
+    if (!f.fits) {
+      absl::StrAppend(&text, "none; even ", Probe(a, *f.over), ", ",
+                      BytesText(f.over->peak - *v_.usable()), " over what is usable");
+    } else {
+      absl::StrAppend(&text, ToGrouped(f.fits->size), "; ", Probe(a, *f.fits), " and fits; ");
+      if (f.over)
+        absl::StrAppend(&text, Probe(a, *f.over), " and does not");
+      else
+        absl::StrAppend(&text, "no larger one was tried: ", a.limit_reason);
+    }
+    if (!f.falls.empty())
+      absl::StrAppend(&text, "; larger ones may fit again: ", f.falls);
+    else
+      absl::StrAppend(&text, " (", f.probes.size(), " traces, peaks never falling)");
+    return text;
+  }
+
+  const Report& r_;
+  const Verdict& v_;
+  std::string text_;
+};
+
+Json ProbeJson(const std::optional<FitProbe>& probe) {
+  if (!probe) return Json();
+  Json json = Json::Object();
+  return json.Add("size", probe->size).Add("peak", probe->peak);
+}
+
+}  // namespace
+
+Verdict MakeVerdict(const Report& report) {
+  Verdict verdict;
+  SetMemory(report.request, verdict);
+  SetCases(report, verdict);
+  if (verdict.fits == false) SetRemedies(report, verdict);
+  return verdict;
+}
+
+std::string FitsLine(const Report& report) { return Writer(report).Fits(); }
+
+std::string VerdictText(const Report& report) { return Writer(report).Write(); }
+
+Json VerdictJson(const Report& report) {
+  const Verdict& v = report.verdict;
+  Json json = Json::Object();
+  json.Add("fits", v.fits ? Json(*v.fits) : Json());
+  json.Add("seconds", v.seconds ? Json(*v.seconds) : Json());
+  json.Add("bound", v.bound.empty() ? Json() : Json(v.bound));
+  json.Add("fits_as", v.fits_as.empty() ? Json() : Json(v.fits_as));
+  json.Add("memory", v.memory ? Json(*v.memory) : Json()).Add("reserve", v.reserve);
+  json.Add("usable", v.usable() ? Json(*v.usable()) : Json());
+  Json cases = Json::Array(), remedies = Json::Array(), largest = Json::Array();
+  for (const FitCase& c : v.cases) {
+    Json item = Json::Object();
+    item.Add("name", c.plan).Add("asked", c.asked).Add("peak", c.peak);
+    cases.Append(item.Add("fits", v.fits ? Json(c.fits) : Json()));
+  }
+  for (const Remedy& remedy : v.remedies) {
+    Json item = Json::Object();
+    item.Add("name", remedy.kind).Add("what", remedy.what).Add("flags", remedy.flags);
+    remedies.Append(item.Add("peak", remedy.peak));
+  }
+  for (const FitAnswer& a : v.largest) {
+    Json item = Json::Object();
+    item.Add("name", absl::StrCat(a.size, " ", a.plan));
+    item.Add("largest", a.result.fits ? a.result.fits->size : 0).Add("limit", a.limit);
+    item.Add("fits", ProbeJson(a.result.fits)).Add("over", ProbeJson(a.result.over));
+    largest.Append(item.Add("monotone", a.result.falls.empty()));
+  }
+  json.Add("cases", std::move(cases)).Add("remedies", std::move(remedies));
+  return json.Add("largest", std::move(largest));
+}
+
+}  // namespace tally
