@@ -66,6 +66,14 @@ TEST_F(GraphReportNapkin, KnowsTheRecipesOfPolicies) {
   EXPECT_EQ(bytes("bf16-f32opt --optimizer=sgd-momentum"), 2 + 2 + 4);
 }
 
+TEST_F(GraphReportNapkin, TakesMemoryAsGiven) {
+  // 80 GB and 80 GiB are two amounts: 80e9/16 and 80·2^30/16.
+  EXPECT_THAT(Text("--recipe=16 --memory=80GB"), AllOf(HasSubstr("1 GPU x 80e9 B (--memory)"),
+                                                       HasSubstr(" 5,000,000,000 parameters")));
+  EXPECT_THAT(Text("--recipe=16 --memory=80GiB"), HasSubstr(" 5,368,709,120 parameters"));
+  EXPECT_THAT(Text("--recipe=16 --memory=80GB --hardware=h100"), Not(HasSubstr("driver reports")));
+}
+
 TEST_F(GraphReportNapkin, ShowsARecordedStepBesideTheRule) {
   const std::string run = "llama-3-70b --params=70B --tokens=15T --hardware=h100 --gpus=1024 ";
   EXPECT_THAT(Text(run + "--mfu=0.5"),

@@ -7,6 +7,7 @@ namespace tally {
 namespace {
 
 using testing::AllOf;
+using testing::EndsWith;
 using testing::HasSubstr;
 
 class GraphReportSweep : public GraphReport {};
@@ -59,11 +60,40 @@ TEST_F(GraphReportSweep, SaysWhyARowHasNoFigures) {
   const Outcome csv = Run(absl::StrCat(kModel, "--sweep 'seq=64,65' --csv=-"));
   const std::vector<std::string> lines = absl::StrSplit(csv.out, '\n');
   ASSERT_EQ(lines.size(), 4);
-  EXPECT_EQ(lines[0], "seq,peak_bytes,saved_bytes,model_flops,hardware_flops,intensity,why");
-  // seq, five figures, and no reason.
-  EXPECT_EQ(std::count(lines[1].begin(), lines[1].end(), ','), 6);
-  EXPECT_EQ(lines[1].back(), ',');
-  EXPECT_THAT(lines[2], HasSubstr("65,,,,,,gpt2"));
+  EXPECT_EQ(lines[0],
+            "seq,peak_bytes,saved_bytes,model_flops,hardware_flops,intensity,bound,seconds,"
+            "mfu_bound,fits,why");
+  // seq, five figures, four that nobody asked for, and no reason.
+  EXPECT_EQ(std::count(lines[1].begin(), lines[1].end(), ','), 10);
+  EXPECT_THAT(lines[1], EndsWith(",,,,,"));
+  EXPECT_THAT(lines[2], HasSubstr("65,,,,,,,,,,gpt2"));
+}
+
+TEST_F(GraphReportSweep, TellsWhatFitsOnARank) {
+  const std::string flags = absl::StrCat(kModel, "--memory=5MB --reserve=0 ");
+  const Json sweep = ReportOf(absl::StrCat(flags, "--sweep 'batch=1,2 gpus=1,4 zero=0,2'"));
+  size_t at = 0;
+  const JsonArray& rows = sweep.Find("rows")->array();
+  bool all = true, any = false;
+  for (const char* batch : {"1", "2"}) {
+    for (const char* gpus : {"1", "4"}) {
+      for (const char* zero : {"0", "2"}) {
+        const Json& row = rows[at++];
+        if (*gpus == '1' && *zero == '2') {
+          EXPECT_THAT(row.Find("why")->string(), HasSubstr("say how many with --gpus"));
+          continue;
+        }
+        const Json report =
+            ReportOf(absl::StrCat(flags, "--batch=", batch, " --gpus=", gpus, " --zero=", zero));
+        const Json& recorded = report.Find("verdict")->Find("cases")->array()[0];
+        EXPECT_EQ(*row.Find("peak"), *recorded.Find("peak"));
+        EXPECT_EQ(row.Find("fits")->boolean(), row.Find("peak")->integer() <= 5'000'000);
+        all &= row.Find("fits")->boolean();
+        any |= row.Find("fits")->boolean();
+      }
+    }
+  }
+  EXPECT_TRUE(any && !all);
 }
 
 TEST_F(GraphReportSweep, RefusesWhatNoRowCouldBe) {

@@ -71,8 +71,9 @@ absl::Status SetRecipe(const std::string& optimizer, NapkinOptions& o) {
 }
 
 absl::Status CheckAlone(const Flags& flags, const ReportOptions& options) {
-  for (const char* name : {"out", "dot", "csv", "graph", "svg", "pdf", "png", "fold", "focus",
-                           "detail", "labels", "explain", "assert", "diff", "plan"}) {
+  for (const char* name :
+       {"out", "dot", "csv", "graph", "svg", "pdf", "png", "fold", "focus", "detail", "labels",
+        "explain", "assert", "diff", "plan", "zero", "reserve", "fit", "check-fits"}) {
     if (flags.given(name)) {
       return absl::InvalidArgumentError(absl::StrCat(
           "--napkin answers by itself, as text or --json, and has no use for --", name));
@@ -100,7 +101,9 @@ std::string RunText(const Report& report) {
 }
 
 absl::Status AddTraced(const ReportOptions& options, NapkinSheet& sheet) {
-  TALLY_ASSIGN_OR_RETURN(const Report report, LoadReport(options.model, options));
+  ReportOptions of_step = options;
+  of_step.request = {};  // of the run, which the napkin answers
+  TALLY_ASSIGN_OR_RETURN(const Report report, LoadReport(options.model, of_step));
   NapkinSheet::Traced traced;
   traced.name = report.source.name;
   traced.run = RunText(report);

@@ -188,7 +188,7 @@ absl::Status CheckOutputs(const ReportOptions& o) {
 absl::Status CheckSweep(const Flags& flags, const ReportOptions& o) {
   TALLY_RETURN_IF_ERROR(ParseSweep(o.sweep).status());
   for (const char* name : {"out", "dot", "graph", "svg", "pdf", "png", "fold", "focus", "detail",
-                           "labels", "explain", "assert", "diff", "napkin"}) {
+                           "labels", "explain", "assert", "diff", "napkin", "fit", "check-fits"}) {
     if (flags.given(name)) {
       return absl::InvalidArgumentError(absl::StrCat("--sweep is a table of many reports and --",
                                                      name, " is of one; leave one of them out"));

@@ -21,7 +21,8 @@ namespace {
 // Flags whose values hold no comma, so that a list of them can be told apart.
 const std::vector<std::string>& AxisNames() {
   static const std::vector<std::string>* const names = new std::vector<std::string>{
-      "batch", "seq", "dtype", "phase", "optimizer", "accumulate", "attention", "lora", "plan"};
+      "batch", "seq",  "dtype",    "phase", "optimizer", "accumulate", "attention",
+      "lora",  "plan", "hardware", "gpus",  "zero",      "memory"};
   return *names;
 }
 
@@ -53,33 +54,40 @@ absl::Status AddAxis(absl::string_view text, std::vector<SweepAxis>& axes) {
   return absl::OkStatus();
 }
 
-// Of the step as the plan runs it.
-std::optional<double> IntensityOf(const Graph& graph, const Plan& plan) {
-  CostLine sum;
+// What runs, in order.
+std::vector<NodeId> RunsOf(const Plan& plan) {
+  std::vector<NodeId> runs;
   for (const PlanStep& step : plan.steps) {
-    if (step.kind == PlanStep::kRun) sum += CostLineOf(graph, graph.nodes[step.id]);
+    if (step.kind == PlanStep::kRun) runs.push_back(step.id);
   }
-  return sum.intensity();
+  return runs;
 }
 
 // Of the report's plan `name`; nothing when it has none.
 std::optional<SweepFigures> FiguresOf(const Report& report, const std::string& name) {
   SweepFigures f;
   f.model_flops = report.cost.model_flops();
+  std::vector<NodeId> runs;
   if (name == kRecorded) {
-    f.peak = report.memory.peak_bytes;
     f.saved = report.saved.retained;
     f.hardware_flops = report.cost.hardware_flops();
-    f.intensity = report.cost.cost.total().intensity();
-    return f;
+    for (size_t n = 0; n < report.graph.nodes.size(); ++n) runs.push_back(static_cast<NodeId>(n));
+  } else {
+    const auto plan =
+        absl::c_find_if(report.plans, [&](const PricedPlan& p) { return p.plan.name == name; });
+    if (plan == report.plans.end()) return std::nullopt;
+    f.saved = plan->price.saved_bytes;
+    f.hardware_flops = report.hardware_flops(plan->price);
+    runs = RunsOf(plan->plan);
   }
-  const auto plan =
-      absl::c_find_if(report.plans, [&](const PricedPlan& p) { return p.plan.name == name; });
-  if (plan == report.plans.end()) return std::nullopt;
-  f.peak = plan->price.peak_bytes;
-  f.saved = plan->price.saved_bytes;
-  f.hardware_flops = report.hardware_flops(plan->price);
-  f.intensity = IntensityOf(report.graph, plan->plan);
+  CostLine sum;
+  for (NodeId n : runs) sum += CostLineOf(report.graph, report.graph.nodes[n]);
+  f.intensity = sum.intensity();
+  for (const FitCase& c : report.verdict.cases) {
+    if (c.plan != name) continue;
+    f.peak = c.peak;
+    if (report.verdict.memory) f.fits = c.fits;
+  }
   return f;
 }
 
@@ -103,10 +111,12 @@ class Runner {
     AddRows(0, {});
     // All command lines are read before anything is traced.
     std::vector<ReportOptions> parsed;
-    for (const SweepRow& row : sweep_.rows) {
-      TALLY_ASSIGN_OR_RETURN(ReportOptions options, OptionsOf(row));
-      parsed.push_back(std::move(options));
+    for (SweepRow& row : sweep_.rows) {
+      absl::StatusOr<ReportOptions> options = ParseOptions(argc_, argv_, Overrides(row));
+      if (!options.ok()) row.why = std::string(options.status().message());
+      parsed.push_back(options.ok() ? *std::move(options) : ReportOptions());
     }
+    TALLY_RETURN_IF_ERROR(CheckValues());
     const auto rows = static_cast<int64_t>(sweep_.rows.size());
     for (int64_t i = 0; i < rows; ++i) {
       progress(i, rows);
@@ -142,13 +152,24 @@ class Runner {
     return flags;
   }
 
-  absl::StatusOr<ReportOptions> OptionsOf(const SweepRow& row) const {
-    absl::StatusOr<ReportOptions> options = ParseOptions(argc_, argv_, Overrides(row));
-    if (options.ok()) return options;
-    return absl::InvalidArgumentError(absl::StrCat("--sweep: ", options.status().message()));
+  // A value that goes with no others is none.
+  absl::Status CheckValues() const {
+    for (size_t a = 0; a < sweep_.axes.size(); ++a) {
+      for (const std::string& value : sweep_.axes[a].values) {
+        const SweepRow* with = nullptr;
+        const bool none = absl::c_none_of(sweep_.rows, [&](const SweepRow& row) {
+          if (row.values[a] != value) return false;
+          with = &row;
+          return row.why.empty();
+        });
+        if (none) return absl::InvalidArgumentError(absl::StrCat("--sweep: ", with->why));
+      }
+    }
+    return absl::OkStatus();
   }
 
   void Fill(const ReportOptions& options, SweepRow& row) {
+    if (!row.why.empty()) return;
     const auto [at, added] = traced_.try_emplace(absl::StrJoin(Overrides(row), " "));
     Traced& traced = at->second;
     if (added) Trace(options, traced);

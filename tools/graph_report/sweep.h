@@ -25,10 +25,16 @@ struct SweepAxis {
 };
 
 struct SweepFigures {
-  int64_t peak = 0, saved = 0;      // bytes
+  int64_t peak = 0, saved = 0;      // bytes; the peak of a rank where there are several
   Count model_flops = 0;            // contractions of forward and backward
   Count hardware_flops = 0;         // with those that run again
   std::optional<double> intensity;  // FLOPs of all columns per byte, of everything that runs
+  // With --hardware: node after node, at least; what binds the step; the MFU that this allows.
+  std::optional<double> seconds;
+  std::string bound;
+  std::optional<double> mfu_bound;
+  // With --hardware or --memory.
+  std::optional<bool> fits;
 };
 
 struct SweepRow {

@@ -1,4 +1,5 @@
 // Sweep as text, CSV and JSON.
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -49,13 +50,30 @@ std::string Reasons(const std::vector<Missing>& all) {
   return text;
 }
 
+bool HasPlans(const Sweep& sweep) {
+  return absl::c_any_of(sweep.axes, [](const SweepAxis& axis) { return axis.name == "plan"; });
+}
+
+template <typename F>
+bool AnyOf(const Sweep& sweep, const F& has) {
+  return absl::c_any_of(sweep.rows, [&](const SweepRow& row) { return has(row.figures); });
+}
+
 }  // namespace
 
 std::string SweepText(const Sweep& sweep) {
+  const bool timed = AnyOf(sweep, [](const SweepFigures& f) { return f.seconds.has_value(); });
+  const bool placed = AnyOf(sweep, [](const SweepFigures& f) { return f.fits.has_value(); });
   std::vector<Column> columns;
   for (const SweepAxis& axis : sweep.axes) columns.push_back({axis.name, kLeft});
   for (const char* title : {"peak, B", "saved, B", "FLOPs", "FLOPs/B"})
     columns.push_back({title, kRight});
+  if (timed) {
+    columns.push_back({"bound", kLeft});
+    columns.push_back({"at least", kRight});
+    columns.push_back({"MFU up to", kRight});
+  }
+  if (placed) columns.push_back({"fits", kLeft});
   Table table(columns);
   std::vector<Missing> without;
   for (const SweepRow& row : sweep.rows) {
@@ -70,34 +88,54 @@ std::string SweepText(const Sweep& sweep) {
       cells.push_back(ToGrouped(f.saved));
       cells.push_back(ToGrouped(f.hardware_flops));
       cells.push_back(f.intensity ? absl::StrFormat("%.2f", *f.intensity) : "-");
+      if (timed) {
+        cells.push_back(f.bound);
+        cells.push_back(f.seconds ? SecondsText(*f.seconds) : "-");
+        cells.push_back(f.mfu_bound ? absl::StrFormat("%.1f %%", 100 * *f.mfu_bound) : "-");
+      }
+      if (placed) cells.push_back(!f.fits ? "-" : *f.fits ? "yes" : "no");
     }
     table.AddRow(std::move(cells));
   }
   const auto rows = static_cast<int64_t>(sweep.rows.size());
-  return absl::StrCat(
-      Wrapped(absl::StrCat(SanitizeForTerminal(sweep.model), ": ", ToGrouped(rows),
-                           rows == 1 ? " row" : " rows", ", a step each")),
-      "\n", table.ToString(), without.empty() ? "" : "\n", Reasons(without), "\n",
-      Wrapped("peak: most requested bytes live at once; saved: kept for backward, once and whole; "
-              "FLOPs: of contractions, a multiply-add 2, attention nominal, with what a plan runs "
-              "again; FLOPs/B: all FLOPs over compulsory bytes. Without an axis plan: the step as "
-              "recorded."));
+  std::string notes = absl::StrCat(
+      "peak: most requested bytes live at once, of a rank where there are several; saved: kept for "
+      "backward, once and whole; FLOPs: of contractions, a multiply-add 2, attention nominal, with "
+      "what a plan runs again; FLOPs/B: all FLOPs over compulsory bytes.",
+      timed ? " At least: node after node at the data sheet's dense rates; MFU: model FLOPs over "
+              "that time at the peak of the contractions' dtype."
+            : "",
+      placed ? " Fits: in what the driver reports, or --memory, less the reserve." : "",
+      HasPlans(sweep) ? "" : " The step is as recorded; an axis plan has others.");
+  return absl::StrCat(Wrapped(absl::StrCat(SanitizeForTerminal(sweep.model), ": ", ToGrouped(rows),
+                                           rows == 1 ? " row" : " rows", ", a step each")),
+                      "\n", table.ToString(), without.empty() ? "" : "\n", Reasons(without), "\n",
+                      Wrapped(notes));
 }
 
 std::string SweepCsv(const Sweep& sweep) {
   std::string text;
   for (const SweepAxis& axis : sweep.axes) absl::StrAppend(&text, axis.name, ",");
-  absl::StrAppend(&text, "peak_bytes,saved_bytes,model_flops,hardware_flops,intensity,why\n");
+  absl::StrAppend(&text,
+                  "peak_bytes,saved_bytes,model_flops,hardware_flops,intensity,bound,seconds,"
+                  "mfu_bound,fits,why\n");
+  const auto number = [](const std::optional<double>& n) {
+    return n ? absl::StrFormat("%.17g", *n) : std::string();
+  };
   for (const SweepRow& row : sweep.rows) {
     for (const std::string& value : row.values) absl::StrAppend(&text, Cell(value), ",");
     const SweepFigures& f = row.figures;
     if (!row.why.empty()) {
-      absl::StrAppend(&text, ",,,,,", Cell(row.why), "\n");
+      absl::StrAppend(&text, ",,,,,,,,,", Cell(row.why), "\n");
       continue;
     }
     absl::StrAppend(&text, f.peak, ",", f.saved, ",", ToDecimal(f.model_flops), ",",
-                    ToDecimal(f.hardware_flops), ",",
-                    f.intensity ? absl::StrFormat("%.17g", *f.intensity) : "", ",\n");
+                    ToDecimal(f.hardware_flops), ",", number(f.intensity), ",", f.bound, ",",
+                    number(f.seconds), ",", number(f.mfu_bound), ",",
+                    !f.fits   ? ""
+                    : *f.fits ? "true"
+                              : "false",
+                    ",\n");
   }
   return text;
 }
@@ -120,7 +158,11 @@ Json SweepJson(const Sweep& sweep) {
     }
     json.Add("peak", f.peak).Add("saved", f.saved).Add("model_flops", f.model_flops);
     json.Add("hardware_flops", f.hardware_flops);
-    rows.Append(json.Add("intensity", f.intensity ? Json(*f.intensity) : Json()));
+    const auto number = [](const std::optional<double>& n) { return n ? Json(*n) : Json(); };
+    json.Add("intensity", number(f.intensity));
+    json.Add("bound", f.bound.empty() ? Json() : Json(f.bound)).Add("seconds", number(f.seconds));
+    json.Add("mfu_bound", number(f.mfu_bound));
+    rows.Append(json.Add("fits", f.fits ? Json(*f.fits) : Json()));
   }
   Json json = Json::Object();
   json.Add("schema", "tally.sweep/1").Add("model", sweep.model).Add("axes", std::move(axes));
