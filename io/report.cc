@@ -8,6 +8,7 @@
 #include "tally/analysis/plan_sqrt.h"
 #include "tally/analysis/verify.h"
 #include "tally/io/summary_rules.h"
+#include "tally/io/summary_time.h"
 #include "tally/tensor/check.h"
 
 namespace tally {
@@ -140,6 +141,8 @@ absl::StatusOr<Report> MakeReport(Graph graph, ReportSource source, ReportReques
     report.plans.push_back({std::move(plan), std::move(price)});
   }
   report.rules = RulesOf(report);
+  report.roofline = RooflineOf(report);
+  report.run = RunTimeOf(report);
   report.budget = MakeBudgetSection(report);
   report.verdict = MakeVerdict(report);
   return report;

@@ -13,9 +13,11 @@
 #include "tally/analysis/hardware.h"
 #include "tally/analysis/memory.h"
 #include "tally/analysis/residuals.h"
+#include "tally/analysis/roofline.h"
 #include "tally/analysis/rules.h"
 #include "tally/analysis/simulate.h"
 #include "tally/analysis/split.h"
+#include "tally/analysis/utilization.h"
 #include "tally/autograd/graph.h"
 #include "tally/io/summary_budget.h"
 #include "tally/io/verdict.h"
@@ -75,6 +77,8 @@ struct Report {
   StorageSums sums;
   std::vector<PricedPlan> plans;
   std::vector<NamedRule> rules;
+  std::optional<RooflineReport> roofline;  // on the request's hardware
+  std::optional<RunTime> run;              // of the request's tokens on it
   BudgetSection budget;
   Verdict verdict;
 

@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "tally/io/summary_rules.h"
+#include "tally/io/summary_time.h"
 
 namespace tally {
 namespace {
@@ -147,7 +148,8 @@ Json ReportToJson(const Report& report) {
   json.Add("schema", "tally.report/1").Add("model", ModelJson(report)).Add("run", RunJson(report));
   json.Add("flops", FlopsJson(report)).Add("proof", ProofJson(report));
   json.Add("memory", MemoryJson(report)).Add("rules", RulesJson(report));
-  return json.Add("plans", PlansJson(report)).Add("verdict", VerdictJson(report));
+  json.Add("plans", PlansJson(report)).Add("time", TimeJson(report));
+  return json.Add("verdict", VerdictJson(report));
 }
 
 std::string ReportJsonText(const Report& report) { return ReportToJson(report).Dump(3) + "\n"; }

@@ -11,6 +11,8 @@
 //          peak_node at_peak[{name bytes origin scope}] recipe}
 //   rules[{name flops ratio}]
 //   plans[{name peak saved recompute_flops extra_nodes ratio_peak ratio_flops}]
+//   time{hardware peak_flops bandwidth nodes_compute_bound nodes_memory_bound seconds mfu_bound ..}
+//        (io/summary_time.h)
 //
 // FLOPs of the matmul column unless the key says otherwise; bytes; what is not known is null.
 // Where a step has contractions of two parameters or gradients of gradients, flops.forward has also

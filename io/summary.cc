@@ -11,6 +11,7 @@
 #include "tally/io/deviations.h"
 #include "tally/io/summary_memory.h"
 #include "tally/io/summary_rules.h"
+#include "tally/io/summary_time.h"
 #include "tally/io/table.h"
 
 namespace tally {
@@ -45,6 +46,7 @@ class Writer {
     text_ += MemorySummary(r_);
     text_ += BudgetSummary(r_);
     Plans();
+    text_ += TimeSummary(r_);
     TopOps();
     TopScopes();
     Conventions();

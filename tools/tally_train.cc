@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdio>
 #include <memory>
+#include <optional>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
@@ -14,14 +15,18 @@
 #include "tally/analysis/cost_report.h"
 #include "tally/analysis/memory.h"
 #include "tally/analysis/residuals.h"
+#include "tally/analysis/roofline.h"
+#include "tally/analysis/utilization.h"
 #include "tally/io/atomic_file.h"
 #include "tally/io/model_config.h"
 #include "tally/io/model_file.h"
+#include "tally/io/table.h"
 #include "tally/io/text.h"
 #include "tally/optim/adamw.h"
 #include "tally/optim/schedule.h"
 #include "tally/optim/sgd.h"
 #include "tally/tools/common/flags.h"
+#include "tally/tools/common/hardware_flag.h"
 #include "tally/tools/common/model_flags.h"
 #include "tally/tools/common/trace.h"
 #include "tally/tools/tally_train/corpus.h"
@@ -38,6 +43,9 @@ struct Options {
   int64_t seed_init = 1, seed_dropout = 2, seed_data = 3;
   double lr = 1e-3, clip = 1.0, temperature = 0.8;
   std::string optimizer = "adamw", out = "model.bin";
+  std::string hardware_name, peak_text;
+  std::optional<Hardware> hardware;  // what utilization is measured against, or
+  Peak peak;                         // this rate; neither: it is not told
   bool quiet = false, help = false, version = false;
 };
 
@@ -94,6 +102,10 @@ Flags MakeFlags(Options& o) {
   flags.Real("lr", &o.lr, 0, 1e6, "peak learning rate; cosine down to a tenth after a short rise");
   flags.Real("clip", &o.clip, 0, 1e9, "global norm that gradients are clipped to; 0: never");
   flags.Integer("threads", &o.threads, 0, 1024, "threads; 0: all cores");
+  flags.Group("Utilization (without either, none is told)");
+  flags.Text("hardware", &o.hardware_name, "NAME",
+             "MFU and HFU against its peak (graph-report --list-hardware)");
+  flags.Text("peak", &o.peak_text, "RATE", "MFU and HFU against this: 312T FLOP/s");
   flags.Group("Randomness");
   flags.Integer("seed-init", &o.seed_init, 0, INT64_MAX, "seed of the initial weights");
   flags.Integer("seed-dropout", &o.seed_dropout, 0, INT64_MAX, "seed of dropout");
@@ -135,6 +147,21 @@ absl::Status SetModel(Options& o) {
                          WithAttention(InSmall(kind, o.model), o.attention));
   o.model = std::get<TransformerConfig>(family);
   o.lora.seed = static_cast<uint64_t>(o.seed_init);
+  return absl::OkStatus();
+}
+
+absl::Status SetPeak(Options& o) {
+  if (!o.hardware_name.empty() && !o.peak_text.empty()) {
+    return absl::InvalidArgumentError(
+        "--hardware and --peak are two peaks to measure against; give one");
+  }
+  if (!o.hardware_name.empty()) {
+    TALLY_ASSIGN_OR_RETURN(o.hardware, ParseHardware(o.hardware_name));
+  }
+  if (!o.peak_text.empty()) {
+    TALLY_ASSIGN_OR_RETURN(o.peak.flops, ParsePeak(o.peak_text));
+    o.peak.name = "as --peak says";
+  }
   return absl::OkStatus();
 }
 
@@ -187,6 +214,8 @@ class Trainer {
  private:
   absl::Status Predict();
   void Step(int64_t step, Optimizer& optimizer);
+  void PrintPeak(const Graph& graph, const CostReport& cost);
+  std::string UtilizationText(double seconds, int64_t steps) const;
   void PrintEnd() const;
   absl::Status Save() const;
 
@@ -198,6 +227,8 @@ class Trainer {
   Random dropout_, data_;
   Graph graph_;  // of the last step
   int64_t predicted_peak_ = 0, measured_peak_ = 0;
+  Peak peak_;
+  Count model_flops_ = 0, hardware_flops_ = 0;  // of a step
   double loss_ = 0;
 };
 
@@ -222,7 +253,34 @@ absl::Status Trainer::Predict() {
   std::printf("predicted a step: %s matmul FLOPs, peak %s bytes, %s of them saved for backward\n",
               ToGrouped(cost.model_flops()).c_str(), ToGrouped(predicted_peak_).c_str(),
               ToGrouped(ListResiduals(trace.graph).retained).c_str());
+  PrintPeak(trace.graph, cost);
   return absl::OkStatus();
+}
+
+void Trainer::PrintPeak(const Graph& graph, const CostReport& cost) {
+  model_flops_ = cost.model_flops();
+  hardware_flops_ = cost.hardware_flops();
+  peak_ = o_.peak;
+  if (o_.hardware)
+    peak_ = MatmulPeak(*o_.hardware, ContractionDType(graph).value_or(DType::kF32));
+  else if (peak_.flops == 0)
+    return;
+  if (peak_.flops == 0) {
+    std::printf("MFU and HFU are not told: %s\n", peak_.name.c_str());
+  } else {
+    std::printf("MFU and HFU are parts of %s: %s\n", FlopRateText(peak_.flops).c_str(),
+                peak_.name.c_str());
+  }
+}
+
+std::string Trainer::UtilizationText(double seconds, int64_t steps) const {
+  const std::optional<Utilization> u =
+      MeasureUtilization({.model_flops = model_flops_ * steps,
+                          .hardware_flops = hardware_flops_ * steps,
+                          .seconds = seconds},
+                         peak_);
+  if (!u) return "";
+  return absl::StrFormat("  MFU %.3g %%  HFU %.3g %%", 100 * u->mfu, 100 * u->hfu);
 }
 
 void Trainer::Step(int64_t step, Optimizer& optimizer) {
@@ -262,9 +320,10 @@ absl::Status Trainer::Run() {
     if ((step % o_.every == 0 || step + 1 == o_.steps) && !o_.quiet) {
       const double now = Seconds();
       std::printf(
-          "step %5d  loss %.4f  %9s tokens/s\n", static_cast<int>(step), loss_,
+          "step %5d  loss %.4f  %9s tokens/s%s\n", static_cast<int>(step), loss_,
           ToGrouped(static_cast<int64_t>(tokens * static_cast<double>(since) / (now - start)))
-              .c_str());
+              .c_str(),
+          UtilizationText(now - start, since).c_str());
       std::fflush(stdout);
       start = now;
       since = 0;
@@ -324,6 +383,7 @@ int Main(int argc, const char* const* argv) {
   if (options.version) return std::puts("tally-train " TALLY_VERSION), 0;
   if (absl::Status s = CheckModelFlags(flags, options.lora); !s.ok()) return Fail(2, s);
   if (absl::Status s = SetModel(options); !s.ok()) return Fail(2, s);
+  if (absl::Status s = SetPeak(options); !s.ok()) return Fail(2, s);
   if (absl::Status s = CheckOut(options.out); !s.ok()) return Fail(2, s);
   if (args->size() > 1) {
     return Fail(2, absl::InvalidArgumentError(

@@ -124,8 +124,8 @@ TEST_F(GraphReportNapkin, RefusesWhatSaysNothingThere) {
   EXPECT_THAT(error("--napkin --mfu=0"), HasSubstr("--mfu"));
   EXPECT_THAT(error("--napkin --mfu=nan"), HasSubstr("--mfu"));
   EXPECT_THAT(error("--napkin --mfu=50"), HasSubstr("--mfu"));
-  EXPECT_THAT(error("--napkin --peak=0"), HasSubstr("FLOP/s of one GPU"));
-  EXPECT_THAT(error("--napkin --peak=fast"), HasSubstr("FLOP/s of one GPU"));
+  EXPECT_THAT(error("--napkin --peak=0"), HasSubstr("wanted FLOP/s, as in 989.5T"));
+  EXPECT_THAT(error("--napkin --peak=fast"), HasSubstr("wanted FLOP/s, as in 989.5T"));
   EXPECT_THAT(error("--napkin --recipe=0"), HasSubstr("--recipe=0: wanted bytes"));
   EXPECT_THAT(error("--napkin --batch=2"), HasSubstr("name one beside --napkin"));
   EXPECT_THAT(error("--napkin gpt2 --phase=forward"), HasSubstr("is of training"));

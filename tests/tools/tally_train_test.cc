@@ -71,6 +71,18 @@ TEST(TallyTrain, MeasuresThePeakItPredicted) {
   }
 }
 
+// FLOPs of the predicted step, against a peak that is named; without one nothing is told.
+TEST(TallyTrain, TellsUtilizationAgainstANamedPeakOnly) {
+  const std::string out = absl::StrCat("--out=", Temp("mfu.bin"));
+  const Outcome named = Train(absl::StrCat(kSmall, "--hardware=a100 ", out));
+  EXPECT_THAT(named.out, HasSubstr("MFU and HFU are parts of 19.50 TFLOP/s: NVIDIA A100 SXM 80 GB, "
+                                   "f32, dense"));
+  const Outcome given = Train(absl::StrCat(kSmall, "--peak=1G ", out));
+  EXPECT_THAT(given.out, HasSubstr("parts of 1.000 GFLOP/s: as --peak says"));
+  EXPECT_THAT(given.out, testing::ContainsRegex("tokens/s  MFU [0-9.]+ %  HFU [0-9.]+ %"));
+  EXPECT_THAT(Train(kSmall + out).out, Not(HasSubstr("MFU")));
+}
+
 TEST(TallyTrain, RefusesAnOutputThatCannotBeWrittenBeforeItTrains) {
   for (const std::string& out : {std::string("-"), std::string(), testing::TempDir(),
                                  Temp("no_such_folder") + "/model.bin"}) {
@@ -201,6 +213,9 @@ TEST(TallyTrain, SaysWhatIsWrongWithItsInput) {
       {"--family=vit", 2, "--family=vit: is no language model"},
       {"--family=lama", 2, "did you mean llama?"},
       {"--documents=", 2, "--documents wants a value"},
+      {"--hardware=h10", 2, "did you mean h100-sxm"},
+      {"--peak=0", 2, "--peak=0: wanted FLOP/s"},
+      {"--peak=1T --hardware=h100", 2, "two peaks"},
       {"--out=/dev/null", 2, "--out: /dev/null: is not a regular file"},
       {"--width=10 --heads=3", 2, "not a multiple of heads"},
       {"/no/such/file", 3, "/no/such/file: No such file"},

@@ -6,8 +6,10 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 #include "tally/io/text.h"
 #include "tally/nn/nearest.h"
+#include "tally/tools/common/flags.h"
 
 namespace tally {
 
@@ -27,6 +29,13 @@ absl::StatusOr<Hardware> ParseHardware(const std::string& text) {
       "--hardware: there is no ", Quoted(text), "; ",
       near.empty() ? "" : absl::StrCat("did you mean ", absl::StrJoin(near, " or "), "? "),
       "--list-hardware shows all"));
+}
+
+absl::StatusOr<double> ParsePeak(const std::string& text) {
+  const absl::StatusOr<int64_t> flops = ParseCount(absl::StripSuffix(text, "FLOP/s"));
+  if (flops.ok() && *flops >= 1) return static_cast<double>(*flops);
+  return absl::InvalidArgumentError(absl::StrCat("--peak=", SanitizeForTerminal(text),
+                                                 ": wanted FLOP/s, as in 989.5T or 989.5e12"));
 }
 
 }  // namespace tally

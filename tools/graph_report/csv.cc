@@ -3,6 +3,7 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "tally/analysis/cost_report.h"
@@ -33,10 +34,12 @@ int64_t SavedBytes(const Graph& graph, const Node& node) {
 
 }  // namespace
 
-std::string GraphCsv(const Graph& graph) {
-  std::string text =
+std::string GraphCsv(const Report& report) {
+  const Graph& graph = report.graph;
+  std::string text = absl::StrCat(
       "node,op,phase,serves,scope,inputs,outputs,matmul,other,transcendental,bytes_read,"
-      "bytes_written,saved_bytes\n";
+      "bytes_written,saved_bytes",
+      report.roofline ? ",intensity,seconds,bound\n" : "\n");
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
     const Node& node = graph.nodes[n];
     const CostLine line = CostLineOf(graph, node);
@@ -46,7 +49,14 @@ std::string GraphCsv(const Graph& graph) {
                     ",", Cell(SpecTexts(graph, graph.out(node))), ",");
     absl::StrAppend(&text, ToDecimal(line.flops.matmul), ",", ToDecimal(line.flops.other), ",",
                     ToDecimal(line.flops.transcendental), ",", ToDecimal(line.bytes_read), ",",
-                    ToDecimal(line.bytes_written), ",", SavedBytes(graph, node), "\n");
+                    ToDecimal(line.bytes_written), ",", SavedBytes(graph, node));
+    if (report.roofline) {
+      const NodeTime& time = report.roofline->nodes[n];
+      const std::optional<double> intensity = line.intensity();
+      absl::StrAppend(&text, ",", intensity ? absl::StrFormat("%.6g", *intensity) : "", ",",
+                      absl::StrFormat("%.6g", time.seconds()), ",", Name(time.bound()));
+    }
+    absl::StrAppend(&text, "\n");
   }
   return text;
 }

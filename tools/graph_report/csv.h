@@ -4,14 +4,15 @@
 
 #include <string>
 
-#include "tally/autograd/graph.h"
+#include "tally/io/report.h"
 
 namespace tally {
 
 // Columns: node op phase serves scope inputs outputs matmul other transcendental bytes_read
 // bytes_written saved_bytes (storages that values saved for this node's gradient lie in, each
-// once). RFC 4180 with '\n' ends.
-std::string GraphCsv(const Graph& graph);
+// once), and on hardware intensity (FLOPs of all columns per byte), seconds (the least that the
+// node takes) and bound (compute, memory, nothing). RFC 4180 with '\n' ends.
+std::string GraphCsv(const Report& report);
 
 }  // namespace tally
 

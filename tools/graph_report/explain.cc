@@ -12,6 +12,7 @@
 #include "tally/tensor/check.h"
 #include "tally/tools/graph_report/explain_budget.h"
 #include "tally/tools/graph_report/explain_rules.h"
+#include "tally/tools/graph_report/explain_time.h"
 
 namespace tally {
 namespace {
@@ -34,6 +35,7 @@ class Explainer {
     if (section == "proof") Proof(key);
     if (section == "memory") Memory(key);
     if (section == "rules") return ExplainRule(r_, key);
+    if (section == "time") return ExplainTime(r_, key);
     if (section == "plans") PlanFigure(key);
     return std::move(e_);
   }

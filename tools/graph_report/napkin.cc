@@ -6,11 +6,11 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/strip.h"
 #include "tally/analysis/hardware.h"
 #include "tally/io/text.h"
 #include "tally/optim/policy.h"
 #include "tally/tensor/check.h"
+#include "tally/tools/common/hardware_flag.h"
 #include "tally/tools/graph_report/options.h"
 #include "tally/tools/graph_report/source.h"
 
@@ -26,13 +26,8 @@ absl::Status Wrong(absl::string_view flag, absl::string_view value, absl::string
 }
 
 absl::Status SetPeak(NapkinOptions& o) {
-  absl::string_view text = o.peak;
-  if (text.empty()) return absl::OkStatus();
-  absl::ConsumeSuffix(&text, "FLOP/s");
-  const absl::StatusOr<int64_t> flops = ParseCount(text);
-  if (!flops.ok() || *flops < 1)
-    return Wrong("peak", o.peak, "FLOP/s of one GPU, as in 989.5T or 989.5e12");
-  o.flops = static_cast<double>(*flops);
+  if (o.peak.empty()) return absl::OkStatus();
+  TALLY_ASSIGN_OR_RETURN(o.flops, ParsePeak(o.peak));
   return absl::OkStatus();
 }
 

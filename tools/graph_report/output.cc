@@ -94,7 +94,7 @@ class Output {
 
   absl::Status Named() {
     if (!o_.json.empty()) TALLY_RETURN_IF_ERROR(Put("json", o_.json, json_.Dump(3) + "\n"));
-    if (!o_.csv.empty()) TALLY_RETURN_IF_ERROR(Put("csv", o_.csv, GraphCsv(r_.graph)));
+    if (!o_.csv.empty()) TALLY_RETURN_IF_ERROR(Put("csv", o_.csv, GraphCsv(r_)));
     if (!o_.graph.empty()) TALLY_RETURN_IF_ERROR(Put("graph", o_.graph, GraphJsonText(r_.graph)));
     if (o_.dot.empty()) return absl::OkStatus();
     TALLY_RETURN_IF_ERROR(Put("dot", o_.dot, dot_));
