@@ -4,10 +4,13 @@
 
 namespace tally {
 
+bool AdamW::KeepsState(absl::string_view name) const {
+  return name == "exp_avg" || name == "exp_avg_sq";
+}
+
 void AdamW::Update(const Tensor& param, const Tensor& grad, size_t i) {
-  const TensorSpec spec{StateDType(param.dtype()), param.shape()};
-  const Tensor m = State(i, "exp_avg", spec), v = State(i, "exp_avg_sq", spec);
-  AdamWStep(param, grad, m, v,
+  const Tensor m = State(i, "exp_avg"), v = State(i, "exp_avg_sq");
+  AdamWStep({param, Master(i)}, grad, m, v,
             {.lr = options_.lr,
              .beta1 = options_.beta1,
              .beta2 = options_.beta2,

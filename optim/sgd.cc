@@ -10,15 +10,19 @@ Sgd::Sgd(const SgdOptions& options) : options_(options) {
   }
 }
 
+bool Sgd::KeepsState(absl::string_view name) const {
+  return options_.momentum != 0 && name == "momentum_buffer";
+}
+
 void Sgd::Update(const Tensor& param, const Tensor& grad, size_t i) {
   Tensor buffer;
   bool first = false;
   if (options_.momentum != 0) {
     const size_t before = state().size();
-    buffer = State(i, "momentum_buffer", {StateDType(param.dtype()), param.shape()});
+    buffer = State(i, "momentum_buffer");
     first = state().size() != before;
   }
-  SgdStep(param, grad, buffer,
+  SgdStep({param, Master(i)}, grad, buffer,
           {.lr = options_.lr,
            .momentum = options_.momentum,
            .dampening = options_.dampening,

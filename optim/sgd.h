@@ -11,16 +11,19 @@ struct SgdOptions {
   bool nesterov = false;
 };
 
-// One state a parameter, "momentum_buffer", when momentum is not 0; none otherwise.
+// One state a parameter, "momentum_buffer", when momentum is not 0; none otherwise. One fused op a
+// parameter.
 class Sgd : public Optimizer {
  public:
   // Throws Error for Nesterov without momentum or with dampening.
   explicit Sgd(const SgdOptions& options = {});
   const char* name() const override { return "sgd"; }
-  void set_lr(double lr) { options_.lr = lr; }
+  void set_lr(double lr) override { options_.lr = lr; }
 
  protected:
   void Update(const Tensor& param, const Tensor& grad, size_t i) override;
+  bool TakesNarrow() const override { return true; }
+  bool KeepsState(absl::string_view name) const override;
 
  private:
   SgdOptions options_;

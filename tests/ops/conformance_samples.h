@@ -9,9 +9,9 @@
 
 #include "absl/strings/match.h"
 #include "conformance_samples_attention.h"
-#include "conformance_samples_routing.h"
 #include "conformance_samples_images.h"
 #include "conformance_samples_norms.h"
+#include "conformance_samples_routing.h"
 #include "op_conformance.h"
 
 namespace tally::conformance {
@@ -66,9 +66,9 @@ inline Operand UnaryOperand(const std::string& op, const Shape& shape) {
 
 inline void AddUnarySamples(std::vector<Sample>& all) {
   for (const char* op :
-       {"neg", "abs", "exp", "log", "sqrt", "rsqrt", "sin", "cos", "tanh", "sigmoid", "relu",
-        "relu2", "gelu", "gelu_tanh", "silu", "quick_gelu", "softplus", "erf", "square",
-        "reciprocal"}) {
+       {"neg",  "abs",        "exp",      "log",  "sqrt",   "rsqrt",     "sin",
+        "cos",  "tanh",       "sigmoid",  "relu", "relu2",  "gelu",      "gelu_tanh",
+        "silu", "quick_gelu", "softplus", "erf",  "square", "reciprocal"}) {
     for (const Shape& shape :
          {Shape({5, 7}), Shape({1, 3}), Shape({0, 4}), Shape({}), Shape({67})}) {
       all.push_back({op, "", {UnaryOperand(op, shape)}});
@@ -238,15 +238,34 @@ inline void AddRowSamples(std::vector<Sample>& all) {
 
 inline void AddOptimizerSamples(std::vector<Sample>& all) {
   const Shape shape = {3, 5};
-  all.push_back({"adamw_",
-                 "lr=0.001 beta1=0.9 beta2=0.999 eps=1e-08 weight_decay=0.01 step=3",
-                 {X(shape), X(shape), State(shape), State(shape)}});
+  const Operand x = X(shape), state = State(shape);
+  const size_t begin = all.size();
+  for (const char* op : {"adamw_", "adam_"}) {
+    all.push_back({op,
+                   "lr=0.001 beta1=0.9 beta2=0.999 eps=1e-08 weight_decay=0.01 step=3",
+                   {x, x, state, state}});
+  }
   all.push_back({"sgd_",
                  "lr=0.1 momentum=0 dampening=0 weight_decay=0.01 nesterov=false first=true",
-                 {X(shape), X(shape)}});
+                 {x, x}});
   all.push_back({"sgd_",
                  "lr=0.1 momentum=0.9 dampening=0 weight_decay=0 nesterov=true first=false",
-                 {X(shape), X(shape), State(shape)}});
+                 {x, x, state}});
+  const std::string rms = "lr=0.1 alpha=0.9 eps=0.001 weight_decay=0.01 ";
+  const Operand mean = Between(-0.1, 0.1, shape);
+  all.push_back({"rmsprop_", rms + "momentum=0 centered=false", {x, x, state}});
+  all.push_back({"rmsprop_", rms + "momentum=0.9 centered=false", {x, x, state, state}});
+  all.push_back({"rmsprop_", rms + "momentum=0 centered=true", {x, x, state, mean}});
+  all.push_back({"rmsprop_", rms + "momentum=0.9 centered=true", {x, x, state, mean, state}});
+  // The same with a master before the gradient and the parameter after it.
+  const size_t plain = all.size();
+  for (size_t i = begin; i < plain; ++i) {
+    Sample sample = all[i];
+    sample.op += "master_";
+    sample.in[0] = state;
+    sample.in.insert(sample.in.begin() + 2, x);
+    all.push_back(std::move(sample));
+  }
 }
 
 inline const std::vector<Sample>& Samples() {

@@ -86,24 +86,6 @@ TEST(AdamW, RefusesBetasThatWouldDivideByZero) {
               HasSubstr("betas 1 and 0.999 are not in [0, 1)"));
 }
 
-TEST(Sgd, WithMomentumDampeningAndDecayFollowsItsDefinition) {
-  for (bool nesterov : {false, true}) {
-    const double mu = 0.9, wd = 0.1, lr = 0.5, damp = nesterov ? 0 : 0.2;
-    const Tensor p = Vector({2});
-    Sgd optimizer(
-        {.lr = lr, .momentum = mu, .dampening = damp, .weight_decay = wd, .nesterov = nesterov});
-    double x = 2, buffer = 0;
-    for (int step = 0; step < 20; ++step) {
-      const double raw = std::cos(step);
-      optimizer.Step({p}, {Vector({raw})});
-      const double g = raw + wd * x;
-      buffer = step == 0 ? g : mu * buffer + (1 - damp) * g;
-      x -= lr * (nesterov ? g + mu * buffer : buffer);
-    }
-    EXPECT_NEAR(p.Item(), x, 1e-13);
-  }
-}
-
 TEST(Sgd, WithoutMomentumHasNoState) {
   const Tensor p = Vector({2});
   Sgd optimizer({.lr = 0.5});
@@ -134,16 +116,6 @@ TEST(Optimizer, RecordsUpdatesAsItsOwnPhaseAndScope) {
   for (const StorageRecord& s : graph.storages) states += s.origin == Origin::kOptimizerState;
   EXPECT_EQ(states, 2);
   EXPECT_EQ(optimizer.state()[1].tensor.storage().name(), "w.exp_avg_sq");
-}
-
-TEST(Optimizer, PricesAdamWByCountingItsText) {
-  // p·decay; m + b(g-m); b·v + c·g·g; sqrt(v)·s + e; p - k·(m/d): 13 and a square root.
-  const TensorSpec p{DType::kF32, {10}};
-  const OpDef* op = FindOp("adamw_");
-  const Cost cost = *PriceOf(*op, {p, p, p, p}, AdamWAttrs{});
-  EXPECT_EQ(cost.other, 10 * 13);
-  EXPECT_EQ(cost.transcendental, 10);
-  EXPECT_EQ(PriceOf(*op, {p, p, p, p}, AdamWAttrs{.weight_decay = 0})->other, 10 * 12);
 }
 
 // The lecture's AdaGrad, written outside the library.
