@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "tally/analysis/all_sizes.h"
 #include "tally/analysis/attention.h"
 #include "tally/analysis/cost_report.h"
 #include "tally/analysis/hardware.h"
@@ -81,6 +82,9 @@ struct Report {
   std::optional<RunTime> run;              // of the request's tokens on it
   BudgetSection budget;
   Verdict verdict;
+  // For a model that can be traced at other sizes, by who knows how to. Without: why, or "".
+  std::optional<SizesProof> all_sizes;
+  std::string all_sizes_note;
 
   // Matmul FLOPs of a step under a plan: hardware FLOPs as recorded and what the plan runs again.
   Count hardware_flops(const PlanPrice& plan) const {

@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "tally/io/summary_polynomials.h"
 #include "tally/io/summary_rules.h"
 #include "tally/io/summary_time.h"
 
@@ -86,7 +87,8 @@ Json ProofJson(const Report& r) {
   add("difference", r.proof.reconciliations[0].difference);
   Json json = Json::Object();
   json.Add("holds", r.proof.holds).Add("parameters", std::move(parameters));
-  return json.Add("reconciliation", std::move(terms));
+  json.Add("reconciliation", std::move(terms));
+  return json.Add("polynomials", PolynomialsJson(r));
 }
 
 Json MemoryJson(const Report& r) {

@@ -10,6 +10,7 @@
 #include "tally/analysis/provenance.h"
 #include "tally/io/deviations.h"
 #include "tally/io/summary_memory.h"
+#include "tally/io/summary_polynomials.h"
 #include "tally/io/summary_rules.h"
 #include "tally/io/summary_time.h"
 #include "tally/io/table.h"
@@ -42,6 +43,7 @@ class Writer {
     Textbook();
     Attention();
     OtherFlops();
+    text_ += PolynomialsSummary(r_);
     text_ += RulesSummary(r_);
     text_ += MemorySummary(r_);
     text_ += BudgetSummary(r_);

@@ -120,6 +120,11 @@ int Check(const Report& report, const Json& json, const ReportOptions& options) 
     Complain("it does not fit: " + FitsLine(report));
     code = kCheckFailed;
   }
+  if (report.all_sizes && !report.all_sizes->holds()) {
+    Complain(absl::StrCat("the polynomials do not hold: ",
+                          absl::StrJoin(report.all_sizes->failures, "; ")));
+    code = kCheckFailed;
+  }
   for (const std::string& text : options.assertions) {
     const absl::StatusOr<Assertion> assertion = ParseAssertion(text);
     if (!assertion.ok()) return Fail(assertion.status());

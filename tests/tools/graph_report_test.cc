@@ -72,7 +72,7 @@ TEST_F(GraphReport, HasTheKeysOfItsSchemaInOrder) {
   EXPECT_EQ(Keys(*flops.Find("forward")),
             "matmul weight_matmul activation_matmul other transcendental ");
   EXPECT_EQ(Keys(*flops.Find("backward")), "matmul input_grad weight_grad other transcendental ");
-  EXPECT_EQ(Keys(*report.Find("proof")), "holds parameters reconciliation ");
+  EXPECT_EQ(Keys(*report.Find("proof")), "holds parameters reconciliation polynomials ");
   EXPECT_EQ(Keys(report.Find("proof")->Find("parameters")->array()[0]),
             "name numel rows forward input_grad weight_grad reason ");
   EXPECT_EQ(Keys(*report.Find("memory")),

@@ -7,6 +7,7 @@
 #include "tally/analysis/verify.h"
 #include "tally/io/table.h"
 #include "tally/tensor/check.h"
+#include "tally/tools/graph_report/all_sizes.h"
 
 namespace tally {
 namespace {
@@ -187,7 +188,8 @@ absl::Status AnswerFit(const Tracer& tracer, const std::string& what, Report& re
 absl::StatusOr<Report> LoadWholeReport(const std::string& model, const ReportOptions& options) {
   std::optional<TracedStep> step;
   TALLY_ASSIGN_OR_RETURN(Report report, LoadReport(model, options, &step));
-  if (!step) {
+  TALLY_RETURN_IF_ERROR(AddAllSizes(step, options.polynomials, report));
+  if (!step || step->recorded) {
     if (options.fit.empty()) return report;
     return absl::InvalidArgumentError(absl::StrCat(
         "--fit: ", model, " holds a recorded graph alone, which cannot be traced at other sizes"));

@@ -10,7 +10,7 @@
 
 namespace tally {
 
-// LoadReport, then the batch split of its budget, the remedies of its verdict where it does not
+// LoadReport, then the polynomials of all sizes (all_sizes.h), the batch split of its budget, the remedies of its verdict where it does not
 // fit, and the answer to --fit. kInvalidArgument where --fit asks what cannot be traced: of a file
 // with a recorded graph alone, or for a sequence of a model that takes none.
 absl::StatusOr<Report> LoadWholeReport(const std::string& model, const ReportOptions& options);

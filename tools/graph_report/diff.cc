@@ -14,6 +14,12 @@ namespace tally {
 namespace {
 
 bool Compared(const std::string& key) {
+  // Of rules and polynomials: their values, not how they came about.
+  const absl::string_view last = absl::string_view(key).substr(key.rfind('.') + 1);
+  if (absl::StartsWith(key, "rules.") && last != "ratio" &&
+      (absl::StrContains(key, ".deviation.") || (last != "flops" && last != "bytes")))
+    return false;
+  if (absl::StartsWith(key, "proof.polynomials.") && last != "text") return false;
   return !absl::StartsWith(key, "memory.at_peak.") && key != "model.name" &&
          key != "model.source" && key != "model.format" && key != "schema";
 }

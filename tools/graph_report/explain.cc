@@ -265,6 +265,10 @@ class Explainer {
           "every identity 2·r·|W| holds, every contraction of forward and backward is in "
           "exactly one set, and both reconciliations differ by 0");
     }
+    if (key.parts[1] == "polynomials") {
+      e_ = ExplainPolynomials(r_, key);
+      return;
+    }
     if (key.parts[1] == "reconciliation") return Term(key.indexes[2]);
     const ProofParameter& p = p_.parameter_list[key.indexes[2]];
     const std::string& figure = key.parts.back();

@@ -49,4 +49,32 @@ Explanation ExplainRule(const Report& report, const ReportKey& key) {
   return e;
 }
 
+Explanation ExplainPolynomials(const Report& report, const ReportKey& key) {
+  Explanation e;
+  if (!report.all_sizes) {
+    e.formula =
+        report.all_sizes_note.empty() ? "not recovered: --no-polynomials" : report.all_sizes_note;
+    return e;
+  }
+  const std::string& figure = key.parts[2];
+  if (figure == "domain") {
+    e.formula = "sizes for which the polynomials are proposed and were tried: [from, to]";
+  } else if (figure == "fitted") {
+    e.formula = "[B,T] of the traces that the polynomials go through";
+  } else if (figure == "checked") {
+    e.formula = "[B,T] of other traces, with which they were compared; the record's own among them";
+  } else if (figure == "holds" || figure == "failures") {
+    e.formula = "whether every polynomial gives what the trace of each size in checked has";
+  } else if (figure == "peak") {
+    e.formula =
+        "the greatest of the polynomials of live bytes, one for each event of the record; those "
+        "that never lead are left out";
+  } else {
+    e.formula =
+        "through the counts of the traces in fitted, by divided differences in exact rationals; "
+        "a term is coefficient·B^batch·T^sequence";
+  }
+  return e;
+}
+
 }  // namespace tally

@@ -1,4 +1,4 @@
-// --explain of rules.
+// --explain of rules and of polynomials.
 #ifndef TALLY_TOOLS_GRAPH_REPORT_EXPLAIN_RULES_H_
 #define TALLY_TOOLS_GRAPH_REPORT_EXPLAIN_RULES_H_
 
@@ -8,6 +8,8 @@ namespace tally {
 
 // `key` is below "rules".
 Explanation ExplainRule(const Report& report, const ReportKey& key);
+// `key` is below "proof.polynomials", or that where there are none.
+Explanation ExplainPolynomials(const Report& report, const ReportKey& key);
 
 }  // namespace tally
 

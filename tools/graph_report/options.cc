@@ -27,6 +27,7 @@ namespace {
 struct Raw {
   AnalystTexts analyst;
   MemoryTexts memory;
+  bool polynomials = false;
   std::string dtype = "f32", phase = "train", plan = "sqrt", documents;
 };
 
@@ -80,6 +81,8 @@ Flags MakeFlags(ReportOptions& o, Raw& raw) {
              "formula, numbers and nodes behind a key of report.json: memory.peak");
   flags.List("assert", &o.assertions, "EXPR",
              "exit 1 unless it holds: 'memory.peak<78e9'; repeats");
+  flags.Switch("polynomials", &raw.polynomials,
+               "FLOPs and bytes at every batch and length; not told: for small graphs");
   flags.Text("sweep", &o.sweep, "AXES",
              "a row for each combination: 'batch=1,2,4 dtype=f32,bf16 plan=none,sqrt'");
   flags.Text("diff", &o.diff, "OTHER", "keys that differ from OTHER: a report.json or a model");
@@ -226,6 +229,7 @@ absl::StatusOr<ReportOptions> Parse(int argc, const char* const* argv,
     return o;
   }
   SetRun(flags, raw, o);
+  if (flags.given("polynomials")) o.polynomials = raw.polynomials;
   TALLY_RETURN_IF_ERROR(SetPlans(raw.plan, o));
   TALLY_RETURN_IF_ERROR(SetAnalyst(flags, raw.analyst, &o.request));
   TALLY_RETURN_IF_ERROR(SetNapkin(flags, o));

@@ -2,6 +2,7 @@
 #ifndef TALLY_TOOLS_GRAPH_REPORT_OPTIONS_H_
 #define TALLY_TOOLS_GRAPH_REPORT_OPTIONS_H_
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,7 @@ struct ReportOptions {
   TraceOptions trace;
   std::vector<std::string> run_flags;
   ReportRequest request;
+  std::optional<bool> polynomials;  // not told: where they cost little
   NapkinOptions napkin;
   // Where to.
   std::string out, dot, json, csv, graph;

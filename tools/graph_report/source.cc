@@ -117,7 +117,7 @@ absl::StatusOr<LoadedModel> TraceFamily(const FamilyConfig& family, const TraceO
   loaded.source.batch = trace.batch;
   if (ContextOf(family) > 0) loaded.source.sequence = traced->sequence;
   loaded.source.optimizer = OptimizerOf(trace);
-  loaded.step = {family, trace};
+  loaded.step = {family, trace, /*recorded=*/false};
   absl::StrAppend(&loaded.source.origin, RunWords(traced_family, trace));
   return loaded;
 }
@@ -131,6 +131,15 @@ std::string RecordedOptimizer(const Graph& graph) {
       ops.insert(std::string(absl::StripSuffix(node.op->name, "_")));
   }
   return absl::StrJoin(ops, ", ");
+}
+
+TracePhase RecordedPhase(const Graph& graph) {
+  TracePhase phase = TracePhase::kForward;
+  for (const Node& node : graph.nodes) {
+    if (node.phase == Phase::kOptimizer) return TracePhase::kTrain;
+    if (node.phase == Phase::kBackward) phase = TracePhase::kBackward;
+  }
+  return phase;
 }
 
 // The flags that were given, over what the file says of its own run. kInvalidArgument where a flag
@@ -240,6 +249,11 @@ absl::StatusOr<LoadedModel> FromFile(ModelFile file, ReportSource source,
                                                               .documents = config->documents,
                                                               .lora = config->lora}));
     if (config->optimizer && !source.optimizer.empty()) source.optimizer = *config->optimizer;
+  }
+  if (config) {
+    TALLY_ASSIGN_OR_RETURN(TraceOptions trace, Merge(options, *config));
+    trace.phase = RecordedPhase(*file.graph);
+    loaded.step = {config->family, std::move(trace), /*recorded=*/true};
   }
   loaded.graph = *std::move(file.graph);
   loaded.source = std::move(source);

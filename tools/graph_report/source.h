@@ -21,12 +21,13 @@ int64_t BlocksOf(const FamilyConfig& family);
 struct TracedStep {
   FamilyConfig family;
   TraceOptions trace;
+  bool recorded = false;  // the graph is one that a file holds; this is what its config says of it
 };
 
 struct LoadedModel {
   Graph graph;
   ReportSource source;
-  std::optional<TracedStep> step;  // nullopt: the graph is as recorded in a file
+  std::optional<TracedStep> step;  // nullopt: a recorded graph of no family
 };
 
 // A built-in name wins over a file of that name; "./gpt2" is the file. Errors:
