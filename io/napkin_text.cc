@@ -43,6 +43,11 @@ std::string GpusText(Count gpus) {
   return absl::StrCat(ToGrouped(gpus), gpus == 1 ? " GPU" : " GPUs");
 }
 
+// What a table has room for.
+std::string Short(Count count) {
+  return count < 1'000'000'000'000'000 ? ToGrouped(count) : Scientific(count);
+}
+
 std::string RatioText(double ratio) { return absl::StrFormat("%.4f", ratio); }
 
 class Writer {
@@ -159,7 +164,7 @@ class Writer {
     Table table({{"", kLeft}, {"napkin", kRight}, {"recorded", kRight}, {"ratio", kRight}});
     const auto row = [&](const std::string& name, const std::optional<Count>& rule, Count exact) {
       table.AddRow(
-          {name, rule ? ToGrouped(*rule) : "-", ToGrouped(exact),
+          {name, rule ? Short(*rule) : "-", Short(exact),
            rule ? RatioText(static_cast<double>(exact) / static_cast<double>(*rule)) : "-"});
     };
     row("parameters", q_.parameters, c.parameters);
@@ -174,6 +179,9 @@ class Writer {
     if (a_.rate)
       Line(absl::StrCat("at the same rate the recorded FLOPs take ",
                         TimeText(static_cast<double>(c.flops) / *a_.rate)));
+    Line(absl::StrCat("recorded FLOPs: ", ToGrouped(c.step_flops), " x ", PowerText(c.tokens),
+                      " / ", ToGrouped(c.step_tokens), " = ", ToGrouped(c.flops),
+                      c.step_flops * c.tokens % c.step_tokens == 0 ? "" : ", rounded down"));
     Why(c);
   }
 
@@ -191,7 +199,7 @@ class Writer {
           " x the napkin's"));
     }
     Line(
-        "attention is counted nominally, every pair of query and key under the mask's square; "
+        "attention is nominal: every pair of query and key, of a window the visible ones; "
         "recomputation is not in model FLOPs");
   }
 
