@@ -69,6 +69,31 @@ TEST_F(GraphReportSweep, SaysWhyARowHasNoFigures) {
   EXPECT_THAT(lines[2], HasSubstr("65,,,,,,,,,,gpt2"));
 }
 
+TEST_F(GraphReportSweep, TellsTheTimeOfEachPlanOnEachDevice) {
+  const Json sweep =
+      ReportOf(absl::StrCat(kModel, "--sweep 'hardware=h100,a100 plan=recorded,none,sqrt'"));
+  size_t at = 0;
+  const JsonArray& rows = sweep.Find("rows")->array();
+  for (const char* hardware : {"h100", "a100"}) {
+    const Json report = ReportOf(absl::StrCat(kModel, "--hardware=", hardware));
+    const Json& time = *report.Find("time");
+    for (size_t p = 0; p < 3; ++p) {
+      const Json& row = rows[at++];
+      const Json& seconds =
+          p == 0 ? *time.Find("seconds") : *time.Find("plans")->array()[p - 1].Find("seconds");
+      EXPECT_DOUBLE_EQ(row.Find("seconds")->number(), seconds.number());
+      // Model FLOPs do not grow with what is run again, so MFU falls as the time grows.
+      EXPECT_DOUBLE_EQ(row.Find("mfu_bound")->number() * seconds.number(),
+                       time.Find("mfu_bound")->number() * time.Find("seconds")->number());
+      EXPECT_EQ(row.Find("bound")->string(), "memory");  // of small products
+    }
+    EXPECT_EQ(*rows[at - 3].Find("bound"), *time.Find("bound"));
+    EXPECT_GT(rows[at - 1].Find("seconds")->number(), rows[at - 2].Find("seconds")->number());
+  }
+  const Outcome text = Run(absl::StrCat(kModel, "--sweep 'hardware=h100,a100'"));
+  EXPECT_THAT(text.out, AllOf(HasSubstr("at least"), HasSubstr("MFU up to"), HasSubstr("fits")));
+}
+
 TEST_F(GraphReportSweep, TellsWhatFitsOnARank) {
   const std::string flags = absl::StrCat(kModel, "--memory=5MB --reserve=0 ");
   const Json sweep = ReportOf(absl::StrCat(flags, "--sweep 'batch=1,2 gpus=1,4 zero=0,2'"));

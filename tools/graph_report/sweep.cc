@@ -63,6 +63,14 @@ std::vector<NodeId> RunsOf(const Plan& plan) {
   return runs;
 }
 
+void AddTime(const RooflineReport& roofline, const std::vector<NodeId>& runs, SweepFigures& f) {
+  TimeLine sum;
+  for (NodeId n : runs) sum.Add(CostLine(), roofline.nodes[n]);
+  f.seconds = sum.seconds;
+  f.bound = Name(sum.bound());
+  f.mfu_bound = roofline.mfu(sum.seconds);
+}
+
 // Of the report's plan `name`; nothing when it has none.
 std::optional<SweepFigures> FiguresOf(const Report& report, const std::string& name) {
   SweepFigures f;
@@ -83,6 +91,7 @@ std::optional<SweepFigures> FiguresOf(const Report& report, const std::string& n
   CostLine sum;
   for (NodeId n : runs) sum += CostLineOf(report.graph, report.graph.nodes[n]);
   f.intensity = sum.intensity();
+  if (report.roofline) AddTime(*report.roofline, runs, f);
   for (const FitCase& c : report.verdict.cases) {
     if (c.plan != name) continue;
     f.peak = c.peak;
