@@ -10,8 +10,8 @@ In each section (from one '## ' heading to the next) of the page
            for any number of lines left out. A command must succeed.
 Every figure in the prose of a section stands in one of its blocks, whatever its commas and zeros
 at the end; so no number on the page is without a command that prints it or is given it ('70B' gives
-70). Not figures: what touches a letter ('2N', 'f16'), ordinals of headings, targets of links, and
-in `code` coefficients below 100 and flags.
+70). Not figures: what touches a letter ('2N', 'f16'), ordinals of headings, 'section 3' where there
+is one, targets of links, and in `code` coefficients below 100 and flags.
 """
 import argparse
 import decimal
@@ -127,7 +127,7 @@ def figures(text, pattern=NUMBER):
 def figures_of_prose(line):
     line = re.sub(r'<!--.*?-->', ' ', line)
     line = re.sub(r'\]\([^)]*\)', ']', line)
-    line = re.sub(r'^#+ \d+\. ', '', line)
+    line = re.sub(r'^#+ \d+\. |[Ss]ection \d+', '', line)
     for code in re.findall(r'`([^`]*)`', line):
         if not code.startswith('--'):
             yield from (f for f in figures(code) if f[1] >= 100 or f[1] % 1 != 0)
@@ -189,7 +189,11 @@ class Page:
     def check_prose(self, section):
         known = {value for block in section.blocks for line in block.lines
                  for _, value in figures(line, GIVEN if block.kind == 'sh' else PRINTED)}
+        headings = {line.split('.')[0] for s in self.sections for _, line in s.prose[:1]}
         for number, line in section.prose:
+            for ordinal in re.findall(r'[Ss]ection (\d+)', line):
+                if f'## {ordinal}' not in headings:
+                    self.fail(number, f'there is no section {ordinal}')
             for text, value in figures_of_prose(line):
                 if value not in known:
                     self.fail(number, f'{text} is in no block of its section')

@@ -11,7 +11,7 @@ PAGE = '''# Page
 ## 1. Counting to 3
 
 Three is 3, a thousand 1,000.0; a half is 0.5 and `f16` or 2N are no figures, nor are `2·B` and
-`--seq=77`, nor [this](https://example.org/2104.1).
+`--seq=77`, nor [this](https://example.org/2104.1), section 1.
 
 ```sh
 $ printf 'one\\ntwo\\n'; expr 1 + 2
@@ -50,6 +50,7 @@ class RunPage(unittest.TestCase):
                 ('two\n3\n', 'two\n', 'not printed, or not here'),
                 ('1000 0.50\n', '', 'more is printed than is shown'),
                 ('a thousand 1,000.0', 'a thousand 1,001', '1,001 is in no block'),
+                ('section 1', 'section 2', 'there is no section 2'),
                 ('`2·B`', '`256·B`', '256 is in no block'),
                 ('$ echo', '$ exit 3; echo', 'exit 3 of'),
                 ('$ echo', 'echo', 'is no command'),
