@@ -38,6 +38,11 @@ std::string ExactBytes(Count bytes) {
                         : absl::StrCat(ToGrouped(bytes), " B = ", BytesText(bytes));
 }
 
+// "1 token", "15e12 tokens".
+std::string TokensText(Count tokens) {
+  return absl::StrCat(PowerText(tokens), tokens == 1 ? " token" : " tokens");
+}
+
 // "1 GPU", "1,024 GPUs".
 std::string GpusText(Count gpus) {
   return absl::StrCat(ToGrouped(gpus), gpus == 1 ? " GPU" : " GPUs");
@@ -159,8 +164,7 @@ class Writer {
     const NapkinComparison& c = t.compared;
     Section("Beside it: the recorded step");
     Line(SanitizeForTerminal(absl::StrCat(t.name, ", ", t.run, ": ", ToGrouped(c.step_flops),
-                                          " model FLOPs for ", ToGrouped(c.step_tokens),
-                                          " tokens")));
+                                          " model FLOPs for ", TokensText(c.step_tokens))));
     Table table({{"", kLeft}, {"napkin", kRight}, {"recorded", kRight}, {"ratio", kRight}});
     const auto row = [&](const std::string& name, const std::optional<Count>& rule, Count exact) {
       table.AddRow(
@@ -172,7 +176,7 @@ class Writer {
       row("  active a token", std::nullopt, c.parameters_active);
     std::optional<Count> rule;
     if (q_.parameters) rule = *q_.parameters * c.tokens * 6;
-    row(absl::StrCat("FLOPs of ", PowerText(c.tokens), " tokens"), rule, c.flops);
+    row(absl::StrCat("FLOPs of ", TokensText(c.tokens)), rule, c.flops);
     if (c.flops_causal_half) row("  causal attention by half", rule, *c.flops_causal_half);
     row("bytes of states", a_.state_bytes, t.state_bytes());
     absl::StrAppend(&text_, IndentedLines(table));

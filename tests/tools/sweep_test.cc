@@ -121,6 +121,18 @@ TEST_F(GraphReportSweep, TellsWhatFitsOnARank) {
   EXPECT_TRUE(any && !all);
 }
 
+TEST_F(GraphReportSweep, FailsWhenNoRowHasFigures) {
+  const Outcome none = Run("nosuch --sweep 'batch=1,2'");
+  EXPECT_EQ(none.code, 2);
+  EXPECT_THAT(none.err, HasSubstr("no built-in model 'nosuch'"));
+  EXPECT_EQ(Run("./nosuch.bin --sweep 'batch=1,2'").code, 3);
+  ASSERT_EQ(Run("mlp:4,3 --quiet --graph=step.json").code, 0);
+  const Outcome recorded = Run("step.json --sweep 'batch=1,2'");
+  EXPECT_EQ(recorded.code, 2);
+  EXPECT_THAT(recorded.err, HasSubstr("no family to trace again"));
+  EXPECT_EQ(Run("step.json --sweep 'plan=none,sqrt'").code, 0);
+}
+
 TEST_F(GraphReportSweep, RefusesWhatNoRowCouldBe) {
   const auto error = [&](const std::string& arguments) {
     const Outcome run = Run(arguments);

@@ -132,6 +132,10 @@ class Runner {
       Fill(parsed[i], sweep_.rows[i]);
     }
     progress(rows, rows);
+    // Nothing to compare: an error, and of its kind.
+    const bool none =
+        absl::c_none_of(sweep_.rows, [](const SweepRow& row) { return row.why.empty(); });
+    if (none && !failure_.ok()) return failure_;
     return std::move(sweep_);
   }
 
@@ -196,10 +200,11 @@ class Runner {
     }
   }
 
-  void Trace(const ReportOptions& options, Traced& traced) const {
+  void Trace(const ReportOptions& options, Traced& traced) {
     const absl::StatusOr<Report> report = LoadReport(options.model, options);
     if (!report.ok()) {
       traced.why = std::string(report.status().message());
+      failure_.Update(report.status());
       return;
     }
     for (const std::string& plan : plans_) {
@@ -214,6 +219,7 @@ class Runner {
   Sweep sweep_;
   std::vector<std::string> plans_ = {kRecorded};
   std::map<std::string, Traced> traced_;  // by the flags of the trace
+  absl::Status failure_;                  // the first
 };
 
 }  // namespace
