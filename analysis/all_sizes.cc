@@ -218,7 +218,9 @@ class Prover {
   }
 
   void Check(StepSize size, const StepCounts& counts, const SizesPiece& piece) {
-    proof_.checked.push_back(size);
+    // The record's own size may be traced too: both count, the size is listed once.
+    std::vector<StepSize>& checked = proof_.checked;
+    if (std::find(checked.begin(), checked.end(), size) == checked.end()) checked.push_back(size);
     const auto fail = [&](const std::string& name, const std::string& got, Count traced) {
       proof_.failures.push_back(absl::StrCat(name, " at ", InWords(request_, size),
                                              ": the polynomial gives ", got, ", the trace ",

@@ -87,7 +87,7 @@ struct SizesPiece {
 struct SizesProof {
   bool in_sequence = false;  // polynomials in T too
   std::vector<SizesPiece> pieces;
-  std::vector<StepSize> fitted, checked;  // sizes traced; those of `own` last
+  std::vector<StepSize> fitted, checked;  // sizes traced, and `own`
   // Each names a figure and the size at which its trace and polynomial differ. Empty: it holds.
   std::vector<std::string> failures;
   bool holds() const { return failures.empty(); }

@@ -123,7 +123,7 @@ struct RuleInputs {
 };
 
 // The rules above beside the record, "3_forward" (three times the recorded forward), and rules for
-// the bytes that layers keep for backward (activation_rules.h). Left out: rules of transformers for
+// the bytes that layers keep for backward (activation_rules.cc). Left out: rules of transformers for
 // other models. Empty when nothing was counted: no ratio exists.
 std::vector<NamedRule> CompareRules(const RuleInputs& inputs);
 

@@ -1,5 +1,8 @@
 #include "tally/io/summary_rules.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -56,13 +59,23 @@ std::string RulesSummary(const Report& report) {
                   ToGrouped(rule.exact)});
   }
   absl::StrAppend(&text, IndentedLines(table), "  differences, of what was recorded:\n");
+  std::vector<std::pair<std::string, std::string>> refused;  // reason, names
   for (const NamedRule& rule : report.rules) {
-    absl::StrAppend(&text,
-                    Wrapped(absl::StrCat("  ", rule.name, ": ",
-                                         !rule.value ? absl::StrCat("no value, ", rule.reason)
-                                         : rule.deviation.empty() ? "exact"
-                                                                  : Differences(rule))));
+    if (rule.value) {
+      absl::StrAppend(&text, Wrapped(absl::StrCat("  ", rule.name, ": ",
+                                                  rule.deviation.empty() ? std::string("exact")
+                                                                         : Differences(rule))));
+      continue;
+    }
+    const auto same = std::find_if(refused.begin(), refused.end(),
+                                   [&](const auto& line) { return line.first == rule.reason; });
+    if (same == refused.end())
+      refused.emplace_back(rule.reason, rule.name);
+    else
+      absl::StrAppend(&same->second, ", ", rule.name);
   }
+  for (const auto& [reason, names] : refused)
+    absl::StrAppend(&text, Wrapped(absl::StrCat("  no value of ", names, ": ", reason)));
   absl::StrAppend(&text, "  --explain=rules.NAME tells source, formula and every difference\n");
   return text;
 }
