@@ -12,6 +12,13 @@ namespace {
 
 double Real(Count n) { return static_cast<double>(n); }
 
+// The first of equals: DTypes go from wide to narrow. nullopt where there is nothing of any.
+std::optional<DType> DTypeOfMost(const std::array<Count, kNumDTypes>& counts) {
+  const auto most = std::max_element(counts.begin(), counts.end());
+  if (*most == 0) return std::nullopt;
+  return static_cast<DType>(most - counts.begin());
+}
+
 class Analyzer {
  public:
   Analyzer(const Graph& graph, const SplitProof& proof, const Hardware& hardware,
@@ -175,14 +182,14 @@ std::optional<double> RooflineReport::mfu(double seconds) const {
 }
 
 std::optional<DType> ContractionDType(const Graph& graph, const Node& node) {
-  std::optional<DType> widest;
+  std::array<Count, kNumDTypes> elements{};
   const auto in = graph.in(node);
   for (size_t i = 0; i < in.size(); ++i) {
-    const DType dtype = graph.values[in[i]].spec.dtype;
-    if (!IsFloat(dtype) || node.op->writes.Contains(static_cast<int>(i))) continue;
-    if (!widest || ItemSize(dtype) > ItemSize(*widest)) widest = dtype;
+    const TensorSpec& spec = graph.values[in[i]].spec;
+    if (IsFloat(spec.dtype) && !node.op->writes.Contains(static_cast<int>(i)))
+      elements[static_cast<size_t>(spec.dtype)] += spec.numel();
   }
-  return widest;
+  return DTypeOfMost(elements);
 }
 
 std::optional<DType> ContractionDType(const Graph& graph) {
@@ -193,9 +200,7 @@ std::optional<DType> ContractionDType(const Graph& graph) {
     const std::optional<DType> dtype = ContractionDType(graph, node);
     if (dtype) flops[static_cast<size_t>(*dtype)] += matmul;
   }
-  const auto most = std::max_element(flops.begin(), flops.end());
-  if (*most == 0) return std::nullopt;
-  return static_cast<DType>(most - flops.begin());
+  return DTypeOfMost(flops);
 }
 
 RooflineReport AnalyzeRoofline(const Graph& graph, const SplitProof& proof,

@@ -172,16 +172,24 @@ class Writer {
     Table table({{"weight", kLeft},
                  {"times", kRight},
                  {"rows now", kRight},
-                 {"compute-bound from rows", kRight}});
+                 {"compute-bound from rows", kRight},
+                 {"batch", kRight}});
     for (size_t i = 0; i < std::min(groups.size(), kSummaryTop); ++i) {
       const Group& g = groups[i];
       table.AddRow({g.weight, ToGrouped(g.times), ToGrouped(g.rows->rows_now),
-                    g.rows->rows ? ToGrouped(*g.rows->rows) : "never"});
+                    g.rows->rows ? ToGrouped(*g.rows->rows) : "never", BatchText(*g.rows)});
     }
     if (groups.size() > kSummaryTop) {
       table.AddRow({absl::StrCat(groups.size() - kSummaryTop, " more"), "", "", ""});
     }
     absl::StrAppend(&text_, IndentedLines(table));
+  }
+
+  // The fewest sequences (images, rows) of the batch that have these rows: at this sequence length.
+  std::string BatchText(const CriticalRows& c) const {
+    if (!c.rows || !r_.source.batch) return "-";
+    const Count batch = *r_.source.batch, now = c.rows_now;
+    return ToGrouped((Count(*c.rows) * batch + now - 1) / now);
   }
 
   void Plans() {

@@ -6,6 +6,7 @@
 #include "tally/ops/linear.h"
 #include "tally/ops/matmul.h"
 #include "tally/ops/reduce.h"
+#include "tally/ops/sdpa.h"
 #include "tally/ops/unary.h"
 #include "tally/tests/analysis/gpt_step.h"
 #include "tally/tests/analysis/graph_builder.h"
@@ -115,6 +116,26 @@ TEST(Roofline, FloorsOfAStepByHand) {
   // Of 2,000 FLOPs in that time, at 100 FLOP/s.
   EXPECT_EQ(r.peak.name, "toy, f32, dense");
   EXPECT_DOUBLE_EQ(*r.mfu(r.total.seconds), 2000 / (r.total.seconds * 100));
+}
+
+// Its gradient also reads f32: the logsumexp of each row.
+TEST(Roofline, FusedAttentionInBf16RunsAtTheRateOfBf16) {
+  const Tensor q = Zeros({1, 256, 4, 64}), dy = Zeros({1, 256, 4, 64});
+  Tape tape;
+  tape.Watch(q);
+  const Tensor y = Sdpa(q, q, q, {.causal = true}).out;
+  tape.Gradient(y, q, {.seed = dy});
+  const Graph graph = tape.Finish();
+  int contractions = 0;
+  for (const Node& node : graph.nodes) {
+    if (CostOf(graph, node).matmul == 0) continue;
+    EXPECT_EQ(ContractionDType(graph, node), DType::kBF16) << node.op->name;
+    ++contractions;
+  }
+  EXPECT_EQ(contractions, 2);
+  const RooflineReport r = Roofline(graph, *FindHardware("h100"));
+  // Six products of 2·4·256·256·64 FLOPs: two forward, four backward.
+  EXPECT_NEAR(r.total.sums.matmul, 6 * 2.0 * 4 * 256 * 256 * 64 / 989.5e12, 1e-15);
 }
 
 TEST(Roofline, OverlapTakesTheGreatestOfTheSums) {
