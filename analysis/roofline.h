@@ -105,8 +105,8 @@ struct RooflineReport {
 RooflineReport AnalyzeRoofline(const Graph& graph, const SplitProof& proof,
                                const Hardware& hardware, const PeakOptions& options = {});
 
-// The dtype of a node's contraction: the floating one of most elements among the inputs that it only
-// reads, the wider of two (attention in bf16 reads f32 statistics too); nullopt when there is none.
+// The dtype of a node's contraction: the floating one of most elements among the inputs that are
+// only read, the wider of two (attention in bf16 reads f32 statistics too); nullopt without any.
 std::optional<DType> ContractionDType(const Graph& graph, const Node& node);
 // That of most of the contraction FLOPs of the graph; nullopt without contractions.
 std::optional<DType> ContractionDType(const Graph& graph);
