@@ -4,6 +4,7 @@
 
 #include "graph_builder.h"
 #include "tally/autograd/tape.h"
+#include "tally/ops/linear.h"
 #include "tally/ops/matmul.h"
 #include "tally/ops/view.h"
 
@@ -113,6 +114,25 @@ TEST(Cost, DoesNotReadWhatIsOnlyOverwritten) {
   const CostLine line = CostLineOf(b.g, b.g.nodes[0]);
   EXPECT_EQ(line.bytes_read, 0);
   EXPECT_EQ(line.bytes_written, 40);
+}
+
+// The traps of units: a multiply-add is two FLOPs, not one; a bias is additions and no contraction;
+// its gradient is a sum of rows. x [4,8], W [8,16]: 512 multiply-adds.
+TEST(Cost, ALinearLayerCountsMultiplyAddsTwiceAndItsBiasApart) {
+  const Tensor x = Tensor::Zeros({DType::kF32, {4, 8}}, kMeta);
+  const Tensor w = Tensor::Zeros({DType::kF32, {8, 16}}, kMeta);
+  const Tensor bias = Tensor::Zeros({DType::kF32, {16}}, kMeta);
+  const Tensor dy = Tensor::Zeros({DType::kF32, {4, 16}}, kMeta);
+  Tape tape;
+  tape.Watch({x, w, bias});
+  const Tensor y = Linear(x, w, bias, false);
+  tape.Gradient(y, {x, w, bias}, {.seed = dy});
+  const CostReport report = AnalyzeCost(tape.Finish());
+  EXPECT_EQ(report.cost[Phase::kForward].flops.matmul, 2 * 512);
+  EXPECT_EQ(report.cost[Phase::kForward].flops.other, 4 * 16);
+  EXPECT_EQ(report.cost[Phase::kBackward].flops.matmul, 2 * 1'024);
+  EXPECT_EQ(report.cost[Phase::kBackward].flops.other, 3 * 16);
+  EXPECT_EQ(report.model_flops(), 3'072);
 }
 
 }  // namespace

@@ -8,6 +8,8 @@ namespace {
 TEST(Units, PrintBytesInBothSystems) {
   EXPECT_EQ(BytesText(4608), "4,608 B");
   EXPECT_EQ(BytesText(80'000'000'000), "80.00 GB = 74.51 GiB");  // 80e9 / 2^30 = 74.506
+  // 2,127,057,600 parameters of 4 bytes: neither unit goes under the other's name.
+  EXPECT_EQ(BytesText(Count(2'127'057'600) * 4), "8.508 GB = 7.924 GiB");
   EXPECT_EQ(BytesText(497'759'232), "497.8 MB = 474.7 MiB");     // / 2^20 = 474.700
   EXPECT_EQ(BytesText(int64_t{1} << 20), "1.049 MB = 1.000 MiB");
 }
