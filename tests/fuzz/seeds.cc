@@ -3,6 +3,7 @@
 #include "tally/io/graph_json.h"
 #include "tally/io/graph_text.h"
 #include "tally/io/json.h"
+#include "tally/io/machine_json.h"
 #include "tally/io/model_config.h"
 #include "tally/tests/io/sample_graph.h"
 
@@ -48,12 +49,34 @@ std::string ConfigText() {
                           .lora = {.rank = 2, .targets = "q_proj"}});
 }
 
+// A machine with a product and a row.
+std::string MachineSeed() {
+  Calibration machine;
+  machine.processor = "a processor";
+  machine.bandwidth = {{32768, 6e10}, {8e7, 1.6e10}};
+  Sample product, row;
+  product.work = {.op = "matmul",
+                  .form = "NN",
+                  .flops = 524288,
+                  .reuse = {64, 64, 64},
+                  .products = 1,
+                  .elements = 12288,
+                  .bytes = 49152,
+                  .least_bytes = 49152};
+  product.seconds = 7e-6;
+  row.work = {.op = "softmax", .elements = 8192, .bytes = 32768, .least_bytes = 32768};
+  row.seconds = 4e-6;
+  machine.samples = {product, row};
+  return MachineText(machine);
+}
+
 }  // namespace
 
 std::vector<std::string> FuzzSeeds() {
   const Graph graph = SampleGraph(kMeta);
-  return {GraphJsonText(graph), GraphText(graph, {.complete = true}), GraphText(graph),
-          ModelFileBytes(graph), ConfigText()};
+  return {GraphJsonText(graph), GraphText(graph, {.complete = true}),
+          GraphText(graph),     ModelFileBytes(graph),
+          ConfigText(),         MachineSeed()};
 }
 
 }  // namespace tally
