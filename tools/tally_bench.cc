@@ -32,7 +32,7 @@ void PrintRow(const Result& result, int threads) {
 
 int main(int argc, char** argv) {
   std::string pattern = ".*";
-  int64_t threads = 1;
+  int64_t threads = 1, predict = 0;
   bool json = false, list = false, help = false, version = false;
   tally::bench::Settings settings;
   tally::Flags flags("tally-bench [flags]", "Times the library on fixed cases.");
@@ -42,6 +42,8 @@ int main(int argc, char** argv) {
   flags.Integer("threads", &threads, 1, 1024, "threads of kernels and GEMM libraries");
   flags.Real("seconds", &settings.min_seconds, 0.01, 3600,
              "time each phase for at least this long");
+  flags.Integer("predict", &predict, 1, 1000,
+                "calibrate this machine and predict the cases, in this many rounds of both");
   flags.Group("Output");
   flags.Switch("json", &json, "one JSON object per line");
   flags.Switch("help", &help, "this text");
@@ -60,6 +62,11 @@ int main(int argc, char** argv) {
   }
   settings.threads = static_cast<int>(threads);
   omp_set_num_threads(settings.threads);
+  if (predict > 0) {
+    const auto matches = [&](const std::string& name) { return std::regex_match(name, regex); };
+    if (tally::bench::Predict(matches, settings, static_cast<int>(predict), json)) return 0;
+    return Usage("no case matches " + pattern + "; --list shows them");
+  }
   bool any = false;
   for (const Case& c : tally::bench::AllCases()) {
     if (!std::regex_match(c.name, regex)) continue;

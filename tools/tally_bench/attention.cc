@@ -25,14 +25,22 @@ std::string NameOf(const AttentionCase& c) {
                       ".", c.mask, ".", c.kind);
 }
 
+struct Inputs {
+  explicit Inputs(const AttentionCase& c) {
+    Random random(1, RandomStream::kData);
+    const auto make = [&](int64_t heads) {
+      return Tensor::Normal({DType::kF32, {1, c.length, heads, c.size}}, 0, 1, random);
+    };
+    x = {make(c.heads), make(c.kv_heads), make(c.kv_heads)};
+    dy = make(c.heads);
+  }
+  std::vector<Tensor> x;
+  Tensor dy;
+};
+
 std::vector<Result> RunAttention(const std::string& name, const AttentionCase& c,
                                  const Settings& settings) {
-  Random random(1, RandomStream::kData);
-  const auto make = [&](int64_t heads) {
-    return Tensor::Normal({DType::kF32, {1, c.length, heads, c.size}}, 0, 1, random);
-  };
-  const std::vector<Tensor> x = {make(c.heads), make(c.kv_heads), make(c.kv_heads)};
-  const Tensor dy = make(c.heads);
+  const auto& [x, dy] = Inputs(c);
   std::vector<double> forward, backward, both;
   const auto once = [&] {
     Tape tape;
@@ -63,9 +71,7 @@ std::vector<Result> RunAttention(const std::string& name, const AttentionCase& c
   return results;
 }
 
-}  // namespace
-
-std::vector<Case> AttentionCases() {
+std::vector<AttentionCase> List() {
   std::vector<AttentionCase> list;
   const auto add = [&](const char* mask, int64_t length, int64_t heads, int64_t kv_heads,
                        int64_t size, const AttentionOptions& options) {
@@ -76,13 +82,32 @@ std::vector<Case> AttentionCases() {
   add("causal", 1024, 12, 12, 64, {.causal = true});
   add("causal", 2048, 8, 2, 128, {.causal = true});
   add("window256", 2048, 8, 2, 128, {.causal = true, .window = 256});
+  return list;
+}
+
+}  // namespace
+
+std::vector<Case> AttentionCases() {
   std::vector<Case> cases;
-  for (const AttentionCase& c : list) {
+  for (const AttentionCase& c : List()) {
     cases.push_back({NameOf(c), [c](const std::string& name, const Settings& settings) {
                        return RunAttention(name, c, settings);
                      }});
   }
   return cases;
+}
+
+std::vector<Probe> AttentionProbes() {
+  std::vector<Probe> probes;
+  for (const AttentionCase& c : List()) {
+    probes.push_back({NameOf(c), [c] {
+                        const Inputs in(c);
+                        return Taped(in.x, [c, in] {
+                          return c.attention(in.x[0], in.x[1], in.x[2], c.options);
+                        });
+                      }});
+  }
+  return probes;
 }
 
 }  // namespace tally::bench

@@ -84,13 +84,19 @@ Tensor Rms(const Tensor& x) {
   return RmsNorm(x, weight);
 }
 
-}  // namespace
+struct Row {
+  std::string name;
+  Shape shape;
+  double arrays;  // of the input's size that are read or written
+  UnaryFn fn;
+  bool backward = false;
+};
 
-std::vector<Case> BandwidthCases() {
+std::vector<Row> Rows() {
   const Shape flat{kElements}, rows{16384, 1024}, heads{4, 1024, 32, 128};
-  const auto other = std::make_shared<Tensor>();
-  const auto with_other = [other](Tensor (*op)(const Tensor&, const Tensor&)) {
-    return [other, op](const Tensor& x) {
+  const auto with_other = [](Tensor (*op)(const Tensor&, const Tensor&)) {
+    // Made on the first call, and again after all that use it are gone.
+    return [other = std::make_shared<Tensor>(), op](const Tensor& x) {
       if (!other->defined()) *other = RandomInput(x.shape(), 2);
       return op(x, *other);
     };
@@ -98,46 +104,87 @@ std::vector<Case> BandwidthCases() {
   const UnaryFn softmax = [](const Tensor& x) { return Softmax(x); };
   const UnaryFn rope = [](const Tensor& x) { return Rope(x); };
   return {
-      Forward("bw.copy.64MB", flat, 2, [](const Tensor& x) { return CopyOf(x); }),
-      Forward("bw.add.64MB", flat, 3, with_other(Add)),
-      Forward("bw.mul.64MB", flat, 3, with_other(Mul)),
-      Forward("bw.gelu.64MB", flat, 2, Gelu),
-      Forward("bw.gelu_tanh.64MB", flat, 2, GeluTanh),
-      Forward("bw.relu.64MB", flat, 2, Relu),
-      Forward("bw.exp.64MB", flat, 2, Exp),
-      Forward("bw.softmax.64MB", rows, 2, softmax),
-      Forward("bw.layernorm.64MB", rows, 2, Norm),
-      Forward("bw.rmsnorm.64MB", rows, 2, Rms),
-      Forward("bw.rope.64MB", heads, 2, rope),
-      Forward("bw.swiglu.64MB", flat, 3, with_other(SwiGlu)),
-      Forward("bw.sum.64MB", flat, 1, [](const Tensor& x) { return Sum(x); }),
-      Backward("bw.gelu.64MB.backward", flat, Gelu),
-      Backward("bw.softmax.64MB.backward", rows, softmax),
-      Backward("bw.layernorm.64MB.backward", rows, Norm),
-      Backward("bw.rmsnorm.64MB.backward", rows, Rms),
-      Backward("bw.rope.64MB.backward", heads, rope, 2),
-      Backward("bw.swiglu.64MB.backward", flat, with_other(SwiGlu), 5),
-      MemcpyReference(),
+      {"bw.copy.64MB", flat, 2, [](const Tensor& x) { return CopyOf(x); }},
+      {"bw.add.64MB", flat, 3, with_other(Add)},
+      {"bw.mul.64MB", flat, 3, with_other(Mul)},
+      {"bw.gelu.64MB", flat, 2, Gelu},
+      {"bw.gelu_tanh.64MB", flat, 2, GeluTanh},
+      {"bw.relu.64MB", flat, 2, Relu},
+      {"bw.exp.64MB", flat, 2, Exp},
+      {"bw.softmax.64MB", rows, 2, softmax},
+      {"bw.layernorm.64MB", rows, 2, Norm},
+      {"bw.rmsnorm.64MB", rows, 2, Rms},
+      {"bw.rope.64MB", heads, 2, rope},
+      {"bw.swiglu.64MB", flat, 3, with_other(SwiGlu)},
+      {"bw.sum.64MB", flat, 1, [](const Tensor& x) { return Sum(x); }},
+      {"bw.gelu.64MB.backward", flat, 3, Gelu, true},
+      {"bw.softmax.64MB.backward", rows, 3, softmax, true},
+      {"bw.layernorm.64MB.backward", rows, 3, Norm, true},
+      {"bw.rmsnorm.64MB.backward", rows, 3, Rms, true},
+      {"bw.rope.64MB.backward", heads, 2, rope, true},
+      {"bw.swiglu.64MB.backward", flat, 5, with_other(SwiGlu), true},
   };
+}
+
+// AdamW on 50 million parameters.
+struct Optimized {
+  static constexpr int64_t kTensors = 20, kEach = 2500000;
+  Optimized() {
+    for (int64_t i = 0; i < kTensors; ++i) {
+      params.push_back(RandomInput({kEach}, 2 * i));
+      grads.push_back(RandomInput({kEach}, 2 * i + 1));
+    }
+  }
+  std::vector<Tensor> params, grads;
+  AdamW optimizer;
+};
+
+}  // namespace
+
+std::vector<Case> BandwidthCases() {
+  std::vector<Case> cases;
+  for (const Row& row : Rows()) {
+    cases.push_back(row.backward ? Backward(row.name, row.shape, row.fn, row.arrays)
+                                 : Forward(row.name, row.shape, row.arrays, row.fn));
+  }
+  cases.push_back(MemcpyReference());
+  return cases;
+}
+
+std::vector<Probe> BandwidthProbes() {
+  std::vector<Probe> probes;
+  const std::vector<Row> rows = Rows();
+  for (size_t i = 0; i < rows.size(); ++i) {
+    probes.push_back({rows[i].name, [i] {
+                        const Row row = Rows()[i];  // its own second operand
+                        const Tensor x = RandomInput(row.shape, 1);
+                        const UnaryFn fn = row.fn;
+                        if (row.backward) return Taped({x}, [fn, x] { return fn(x); });
+                        return Untaped("forward", [fn, x] { fn(x); });
+                      }});
+  }
+  return probes;
+}
+
+std::vector<Probe> OptimizerProbes() {
+  return {{"adamw.50M", [] {
+             const auto o = std::make_shared<Optimized>();
+             return Untaped("step", [o] { o->optimizer.Step(o->params, o->grads); });
+           }}};
 }
 
 std::vector<Case> OptimizerCases() {
   return {{"adamw.50M", [](const std::string& n, const Settings& settings) {
-             constexpr int64_t kTensors = 20, kEach = 2500000;
-             std::vector<Tensor> params, grads;
-             for (int64_t i = 0; i < kTensors; ++i) {
-               params.push_back(RandomInput({kEach}, 2 * i));
-               grads.push_back(RandomInput({kEach}, 2 * i + 1));
-             }
-             AdamW optimizer;
+             constexpr double kNumel = Optimized::kTensors * Optimized::kEach;
+             Optimized o;
              const auto once = [&] {
                const double start = Now();
-               optimizer.Step(params, grads);
+               o.optimizer.Step(o.params, o.grads);
                return Now() - start;
              };
              std::vector<double> samples = Repeat(settings, once);
-             const double gigabytes = 28e-9 * kTensors * kEach / Median(samples);
-             for (double& s : samples) s *= 1e9 / (kTensors * kEach);
+             const double gigabytes = 28e-9 * kNumel / Median(samples);
+             for (double& s : samples) s *= 1e9 / kNumel;
              Result r{n, "step", "ns_per_param", samples};
              r.extra["gb_per_s"] = gigabytes;
              return std::vector<Result>{r};

@@ -3,13 +3,18 @@
 #include <sys/resource.h>
 
 #include <algorithm>
-#include <chrono>
+
+#include "tally/tools/common/calibrate.h"
 
 namespace tally::bench {
 
-double Now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+namespace {
+int timing_threads = 0;
 }
+
+double Now() { return TimingClock(timing_threads); }
+
+void SetTimingThreads(int threads) { timing_threads = threads; }
 
 std::vector<double> Repeat(const Settings& settings, const std::function<double()>& once) {
   once();

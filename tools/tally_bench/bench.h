@@ -8,6 +8,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include "tally/autograd/graph.h"
+#include "tally/tensor/tensor.h"
+
 namespace tally::bench {
 
 struct Settings {
@@ -55,8 +58,44 @@ struct GemmTimes {
 };
 GemmTimes TimeGemm(const GemmShape& shape, double min_seconds);
 
-// Seconds on a monotonic clock.
+// A case as something to predict: what it runs, once, and how long each part took.
+struct PhaseSeconds {
+  std::string phase;  // "forward", "backward" or "step"
+  double seconds;
+};
+struct Probe {
+  std::string name;
+  // Makes tensors and models, and returns the run. With a graph to fill it records into that.
+  std::function<std::function<std::vector<PhaseSeconds>(Graph* record)>()> make;
+};
+
+// The cases of the functions above.
+std::vector<Probe> ChainProbes();
+std::vector<Probe> TrainingProbes();
+std::vector<Probe> AttentionProbes();
+std::vector<Probe> BandwidthProbes();
+std::vector<Probe> OptimizerProbes();
+std::vector<Probe> GemmProbes();
+std::vector<Probe> ConvProbes();
+
+// A run without gradients: `ops` is timed without a tape, and recorded in a run of its own.
+std::function<std::vector<PhaseSeconds>(Graph*)> Untaped(const std::string& phase,
+                                                         std::function<void()> ops);
+
+// `fn`, timed forward and backward for `inputs` under a tape.
+std::function<std::vector<PhaseSeconds>(Graph*)> Taped(std::vector<Tensor> inputs,
+                                                       std::function<Tensor()> fn);
+
+// Calibrates this machine and measures every probe whose name matches, in turns so that other
+// programs slow both alike; then prints for every phase the predicted time, the least measured one
+// and their ratio, and the floor. Returns whether any matched.
+bool Predict(const std::function<bool(const std::string& name)>& matches, const Settings& settings,
+             int rounds, bool json);
+
+// Seconds on a monotonic clock, or after SetTimingThreads on the one that suits so many threads
+// (TimingClock).
 double Now();
+void SetTimingThreads(int threads);
 // Runs `once` (which returns its own timed seconds) after two warm-ups until the settings are met.
 std::vector<double> Repeat(const Settings& settings, const std::function<double()>& once);
 double Median(std::vector<double> values);

@@ -83,19 +83,57 @@ std::vector<Result> RunChain(const std::string& name, const Chain& chain,
   return {forward, backward};
 }
 
+std::vector<PhaseSeconds> RunOnce(const Chain& chain, Graph* record) {
+  Tape tape;
+  tape.Watch(chain.x);
+  tape.Watch(chain.others);
+  std::vector<Tensor> wrt{chain.x};
+  wrt.insert(wrt.end(), chain.others.begin(), chain.others.end());
+  const double start = Now();
+  const Tensor y = chain.run();
+  const double middle = Now();
+  const Tensor loss = Sum(y);
+  const double before = Now();
+  const Tensors grads = tape.Gradient(loss, wrt);
+  const double end = Now();
+  if (record != nullptr) *record = tape.Finish();
+  return {{"forward", middle - start}, {"backward", end - before}};
+}
+
+struct NamedChain {
+  const char* name;
+  Chain (*make)();
+};
+constexpr NamedChain kChains[] = {
+    {"op_chain.scalar.n1000", [] { return AddMul({1}); }},
+    {"op_chain.addmul64x64.n1000",
+     [] {
+       return AddMul({64, 64});
+     }},
+    {"op_chain.matmul64.n1000", [] { return MatMulChain(64); }},
+};
+
 }  // namespace
 
 std::vector<Case> ChainCases() {
-  const auto make = [](const std::string& name, std::function<Chain()> chain) {
-    return Case{
-        name, [chain](const std::string& n, const Settings& s) { return RunChain(n, chain(), s); }};
-  };
-  return {make("op_chain.scalar.n1000", [] { return AddMul({1}); }),
-          make("op_chain.addmul64x64.n1000",
-               [] {
-                 return AddMul({64, 64});
-               }),
-          make("op_chain.matmul64.n1000", [] { return MatMulChain(64); })};
+  std::vector<Case> cases;
+  for (const NamedChain& c : kChains) {
+    cases.push_back({c.name, [c](const std::string& name, const Settings& settings) {
+                       return RunChain(name, c.make(), settings);
+                     }});
+  }
+  return cases;
+}
+
+std::vector<Probe> ChainProbes() {
+  std::vector<Probe> probes;
+  for (const NamedChain& c : kChains) {
+    probes.push_back({c.name, [c] {
+                        const Chain chain = c.make();
+                        return [chain](Graph* record) { return RunOnce(chain, record); };
+                      }});
+  }
+  return probes;
 }
 
 }  // namespace tally::bench

@@ -93,4 +93,32 @@ std::vector<Case> ConvCases() {
   return cases;
 }
 
+std::vector<Probe> ConvProbes() {
+  std::vector<Probe> probes;
+  for (const ConvCase& c : kConvCases) {
+    probes.push_back({c.name, [c] {
+                        const Tensor x = Uniform({c.n, c.c, c.h, c.w}, 1);
+                        const Tensor w = Uniform({c.out, c.c / c.groups, c.k, c.k}, 2);
+                        const Conv2dAttrs attrs{.stride_h = c.stride,
+                                                .stride_w = c.stride,
+                                                .padding_h = c.padding,
+                                                .padding_w = c.padding,
+                                                .groups = c.groups};
+                        return Taped({x, w}, [=] { return Apply(kConv2d, {x, w}, attrs); });
+                      }});
+  }
+  const Tensor ones = Tensor::Ones({DType::kF32, {64}});
+  const auto plane = [&](const char* name, std::function<Tensor(const Tensor&)> fn) {
+    probes.push_back({name, [fn] {
+                        const Tensor x = Uniform({8, 64, 56, 56}, 1);
+                        return Untaped("forward", [fn, x] { fn(x); });
+                      }});
+  };
+  plane("batch_norm.64", [=](const Tensor& x) { return BatchNorm(x, ones, ones).y; });
+  plane("group_norm.64", [=](const Tensor& x) { return GroupNorm(x, 8, ones, ones); });
+  plane("max_pool2d.2x2", [](const Tensor& x) { return MaxPool2d(x, {}).y; });
+  plane("avg_pool2d.2x2", [](const Tensor& x) { return AvgPool2d(x, {}); });
+  return probes;
+}
+
 }  // namespace tally::bench

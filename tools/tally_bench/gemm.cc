@@ -1,6 +1,7 @@
 // Matrix products alone, by each library.
 #include "tally/tensor/gemm.h"
 #include "absl/strings/str_cat.h"
+#include "tally/ops/matmul.h"
 #include "tally/tensor/tensor.h"
 #include "tally/tools/tally_bench/bench.h"
 
@@ -102,6 +103,25 @@ std::vector<Case> GemmCases() {
                      }});
   }
   return cases;
+}
+
+std::vector<Probe> GemmProbes() {
+  std::vector<Probe> probes;
+  for (const GemmShape& g : ListedShapes()) {
+    probes.push_back(
+        {NameOf(g), [g] {
+           const bool ta = g.form[0] == 'T', tb = g.form[1] == 'T';
+           const auto make = [&](int64_t rows, int64_t columns, uint64_t seed) {
+             Random random(seed);
+             const Shape one{rows, columns}, many{g.batch, rows, columns};
+             return Tensor::Uniform({DType::kF32, g.batch > 1 ? many : one}, -1, 1, random);
+           };
+           const Tensor a = make(ta ? g.k : g.m, ta ? g.m : g.k, 1);
+           const Tensor b = make(tb ? g.n : g.k, tb ? g.k : g.n, 2);
+           return Untaped("forward", [=] { MatMul(a, b, {ta, tb}); });
+         }});
+  }
+  return probes;
 }
 
 }  // namespace tally::bench

@@ -2,8 +2,8 @@
 #include <memory>
 
 #include "tally/autograd/tape.h"
-#include "tally/nn/transformer.h"
 #include "tally/nn/mlp.h"
+#include "tally/nn/transformer.h"
 #include "tally/ops/ops.h"
 #include "tally/optim/adamw.h"
 #include "tally/tensor/storage.h"
@@ -157,36 +157,71 @@ Training GptCase(const TransformerConfig& config, int64_t batch) {
   return t;
 }
 
+std::vector<PhaseSeconds> RunOnce(const Training& training, AdamW& optimizer, Graph* record) {
+  const std::vector<Tensor> params = training.parameters->tensors();
+  const double start = Now();
+  Tape tape;
+  tape.Watch(params);
+  const double before = Now();
+  Tensor loss = training.loss();
+  const double middle = Now();
+  const Tensors grads = tape.Gradient(loss, params);
+  const double after = Now();
+  optimizer.Step(params, grads);
+  const double end = Now();
+  if (record != nullptr) *record = tape.Finish();
+  return {{"forward", middle - before}, {"backward", after - middle}, {"step", end - start}};
+}
+
+struct NamedTraining {
+  const char* name;
+  Training (*make)();
+};
+constexpr NamedTraining kTrainings[] = {
+    {"cruncher.D256.L16.B64", [] { return CruncherCase(256, 16, 64); }},
+    {"cruncher.D1024.L8.B256", [] { return CruncherCase(1024, 8, 256); }},
+    {"mlp.784-512-512-10.B128.relu",
+     [] {
+       return MlpCase({784, 512, 512, 10}, 128, Activation::kRelu);
+     }},
+    {"mlp.784-512-512-10.B128.gelu",
+     [] {
+       return MlpCase({784, 512, 512, 10}, 128, Activation::kGeluTanh);
+     }},
+    {"gpt.d384.L6.H6.V8192.T256.B8",
+     [] {
+       return GptCase({.vocab = 8192, .context = 256, .width = 384, .layers = 6, .heads = 6}, 8);
+     }},
+    {"gpt.d768.L2.H12.V50257.T256.B2",
+     [] {
+       return GptCase({.vocab = 50257, .context = 256, .width = 768, .layers = 2, .heads = 12}, 2);
+     }},
+};
+
 }  // namespace
 
 std::vector<Case> TrainingCases() {
-  const auto make = [](const std::string& name, std::function<Training()> training) {
-    return Case{name, [training](const std::string& n, const Settings& s) {
-                  return RunTraining(n, training(), s);
-                }};
-  };
-  return {
-      make("cruncher.D256.L16.B64", [] { return CruncherCase(256, 16, 64); }),
-      make("cruncher.D1024.L8.B256", [] { return CruncherCase(1024, 8, 256); }),
-      make("mlp.784-512-512-10.B128.relu",
-           [] {
-             return MlpCase({784, 512, 512, 10}, 128, Activation::kRelu);
-           }),
-      make("mlp.784-512-512-10.B128.gelu",
-           [] {
-             return MlpCase({784, 512, 512, 10}, 128, Activation::kGeluTanh);
-           }),
-      make("gpt.d384.L6.H6.V8192.T256.B8",
-           [] {
-             return GptCase({.vocab = 8192, .context = 256, .width = 384, .layers = 6, .heads = 6},
-                            8);
-           }),
-      make("gpt.d768.L2.H12.V50257.T256.B2",
-           [] {
-             return GptCase(
-                 {.vocab = 50257, .context = 256, .width = 768, .layers = 2, .heads = 12}, 2);
-           }),
-  };
+  std::vector<Case> cases;
+  for (const NamedTraining& c : kTrainings) {
+    cases.push_back({c.name, [c](const std::string& name, const Settings& settings) {
+                       return RunTraining(name, c.make(), settings);
+                     }});
+  }
+  return cases;
+}
+
+std::vector<Probe> TrainingProbes() {
+  std::vector<Probe> probes;
+  for (const NamedTraining& c : kTrainings) {
+    probes.push_back({c.name, [c] {
+                        const Training training = c.make();
+                        const auto optimizer = std::make_shared<AdamW>();
+                        return [training, optimizer](Graph* record) {
+                          return RunOnce(training, *optimizer, record);
+                        };
+                      }});
+  }
+  return probes;
 }
 
 }  // namespace tally::bench
