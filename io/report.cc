@@ -143,6 +143,7 @@ absl::StatusOr<Report> MakeReport(Graph graph, ReportSource source, ReportReques
   report.rules = RulesOf(report);
   report.roofline = RooflineOf(report);
   report.run = RunTimeOf(report);
+  if (report.request.machine) report.predicted = PredictTime(g, Speeds(*report.request.machine));
   report.budget = MakeBudgetSection(report);
   report.verdict = MakeVerdict(report);
   return report;

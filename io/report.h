@@ -3,6 +3,7 @@
 #ifndef TALLY_IO_REPORT_H_
 #define TALLY_IO_REPORT_H_
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "tally/analysis/cost_report.h"
 #include "tally/analysis/hardware.h"
 #include "tally/analysis/memory.h"
+#include "tally/analysis/predict_time.h"
 #include "tally/analysis/residuals.h"
 #include "tally/analysis/roofline.h"
 #include "tally/analysis/rules.h"
@@ -39,16 +41,17 @@ struct ReportSource {
 
 // What is asked of a graph besides what it holds. The defaults ask nothing more.
 struct ReportRequest {
-  std::vector<std::string> plans;     // of PlanNames
-  bool plans_asked = false;           // by the user: it is to fit under one of them
-  std::optional<Hardware> hardware;   // what it runs on: without, no time is told
-  PeakOptions peaks;                  // which of its rates count
-  int64_t memory = 0;                 // bytes of a device; 0: as the hardware has
-  int64_t reserve = kDefaultReserve;  // of these, kept free
-  int64_t gpus = 1;                   // ranks, each with a batch of its own
-  int zero = 0;                       // ZeRO stage, 0 to 3
-  std::optional<Count> tokens;        // of a whole run
-  double mfu = 0;                     // of the whole run, above 0 and at most 1; 0: not told
+  std::vector<std::string> plans;              // of PlanNames
+  bool plans_asked = false;                    // by the user: it is to fit under one of them
+  std::optional<Hardware> hardware;            // what it runs on: without, no time is told
+  std::shared_ptr<const Calibration> machine;  // that it is, where it was measured: predicts times
+  PeakOptions peaks;                           // which of its rates count
+  int64_t memory = 0;                          // bytes of a device; 0: as the hardware has
+  int64_t reserve = kDefaultReserve;           // of these, kept free
+  int64_t gpus = 1;                            // ranks, each with a batch of its own
+  int zero = 0;                                // ZeRO stage, 0 to 3
+  std::optional<Count> tokens;                 // of a whole run
+  double mfu = 0;  // of the whole run, above 0 and at most 1; 0: not told
 };
 
 struct PricedPlan {
@@ -78,8 +81,9 @@ struct Report {
   StorageSums sums;
   std::vector<PricedPlan> plans;
   std::vector<NamedRule> rules;
-  std::optional<RooflineReport> roofline;  // on the request's hardware
-  std::optional<RunTime> run;              // of the request's tokens on it
+  std::optional<RooflineReport> roofline;   // on the request's hardware
+  std::optional<RunTime> run;               // of the request's tokens on it
+  std::optional<TimePrediction> predicted;  // on the request's machine
   BudgetSection budget;
   Verdict verdict;
   // For a model that can be traced at other sizes, by who knows how to. Without: why, or "".

@@ -45,6 +45,15 @@ std::string HoursText(double hours) {
                         : ToGrouped(static_cast<Count>(hours + 0.5));
 }
 
+Json PredictedJson(const TimePrediction& p) {
+  Json json = Json::Object();
+  json.Add("seconds", p.total.seconds).Add("floor", p.total.floor);
+  for (const Phase phase : kPhases) json.Add(Name(phase), p[phase].seconds);
+  Json unmeasured = Json::Array();
+  for (const std::string& op : p.unmeasured) unmeasured.Append(op);
+  return json.Add("unmeasured_nodes", p.unmeasured_nodes).Add("unmeasured", std::move(unmeasured));
+}
+
 class Writer {
  public:
   explicit Writer(const Report& report) : r_(report), t_(*report.roofline) {}
@@ -54,6 +63,7 @@ class Writer {
     Rates();
     Phases();
     Floors();
+    Predicted();
     Ops();
     Critical();
     Plans();
@@ -128,6 +138,27 @@ class Writer {
     if (t_.peak.flops > 0) {
       Line(absl::StrCat("MFU: ", ToGrouped(t_.model_flops), " model FLOPs / (seconds x ",
                         FlopRateText(t_.peak.flops), "), the peak of ", t_.peak.name));
+    }
+  }
+
+  // By calibration, which knows what the rates of the roofline leave out.
+  void Predicted() {
+    if (!r_.predicted) return;
+    const TimePrediction& p = *r_.predicted;
+    std::string phases;
+    for (const Phase phase : kPhases) {
+      if (p[phase].seconds > 0)
+        absl::StrAppend(&phases, phases.empty() ? "" : ", ", Name(phase), " ",
+                        SecondsText(p[phase].seconds));
+    }
+    Line(absl::StrCat("predicted by calibration: ", SecondsText(p.total.seconds), " a step (",
+                      phases, "); at least ", SecondsText(p.total.floor),
+                      " at the best rates seen on the machine"));
+    if (p.unmeasured_nodes > 0) {
+      Line(absl::StrCat(CountText(p.unmeasured_nodes),
+                        " nodes are of ops, forms or dtypes without samples and are priced by the "
+                        "nearest: ",
+                        absl::StrJoin(p.unmeasured, ", ")));
     }
   }
 
@@ -306,6 +337,7 @@ Json TimeJson(const Report& report) {
   }
   json.Add("phases", std::move(phases)).Add("critical", std::move(critical));
   json.Add("plans", std::move(plans));
+  if (report.predicted) json.Add("predicted", PredictedJson(*report.predicted));
   if (!report.run) return json;
   Json run = Json::Object();
   run.Add("tokens", *report.request.tokens).Add("gpus", report.request.gpus);

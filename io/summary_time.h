@@ -24,8 +24,10 @@ std::string TimeSummary(const Report& report);
 //  mfu_bound seconds_overlapped mfu_bound_overlapped seconds_fused mfu_bound_fused fused_nodes
 //  fused_kernels fused_bytes_saved unpriced_flops phases{NAME{seconds bound}}
 //  critical[{name rows_now rows}] plans[{name seconds}]
+//  predicted{seconds floor forward backward recompute optimizer unmeasured_nodes unmeasured[OP]}
 //  run{tokens gpus mfu flops seconds gpu_hours}}
-// of which all but hardware (null then) is missing without hardware, and run without tokens.
+// of which all but hardware (null then) is missing without hardware, run without tokens, and
+// predicted where the hardware is no calibrated machine.
 Json TimeJson(const Report& report);
 
 }  // namespace tally

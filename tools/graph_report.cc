@@ -11,12 +11,16 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "tally/io/atomic_file.h"
 #include "tally/io/byte_reader.h"
+#include "tally/io/machine_json.h"
+#include "tally/io/machine_text.h"
 #include "tally/io/report.h"
 #include "tally/io/report_json.h"
 #include "tally/io/summary.h"
 #include "tally/io/table.h"
 #include "tally/tensor/check.h"
+#include "tally/tools/common/machine.h"
 #include "tally/tools/graph_report/assertion.h"
 #include "tally/tools/graph_report/complete.h"
 #include "tally/tools/graph_report/diff.h"
@@ -188,6 +192,19 @@ int RunNapkin(const ReportOptions& options) {
   return Print(NapkinText(*sheet) + WhereTo(*written));
 }
 
+int RunCalibrate(const ReportOptions& options) {
+  if (options.calibrate == "-") return Print(MachineText(MeasureMachine(options.threads)));
+  absl::StatusOr<AtomicFile> file = AtomicFile::Create(options.calibrate);  // before it takes time
+  if (!file.ok()) return Fail(file.status());
+  const Calibration machine = MeasureMachine(options.threads);
+  if (absl::Status s = file->Write(MachineText(machine)); !s.ok()) return Fail(s);
+  if (absl::Status s = file->Commit(); !s.ok()) return Fail(s);
+  if (options.quiet) return kOk;
+  return Print(absl::StrCat(MachineReport(machine), "\nwrote ",
+                            SanitizeForTerminal(options.calibrate),
+                            "; ask with --hardware=FILE\n"));
+}
+
 int Main(int argc, const char* const* argv) {
   const absl::StatusOr<ReportOptions> options = ParseOptions(argc, argv);
   if (!options.ok()) return Fail(options.status());
@@ -196,6 +213,7 @@ int Main(int argc, const char* const* argv) {
   if (options->list_models) return Print(ModelsText());
   if (options->dtypes) return Print(DTypesText());
   if (options->list_hardware) return Print(HardwareText());
+  if (!options->calibrate.empty()) return RunCalibrate(*options);
   if (options->napkin.asked) return RunNapkin(*options);
   if (!options->sweep.empty()) return RunSweepTable(*options, argc, argv);
   return Run(*options);

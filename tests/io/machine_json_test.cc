@@ -77,7 +77,7 @@ TEST(MachineJson, SaysWhatIsWrong) {
       {"\"record_seconds\": 1.1e-07", "\"record_seconds\": -1", "record_seconds = -1"},
       {"\"working_set\": 81920", "\"working_set\": 32768",
        "bandwidth 1 is not greater than the one before"},
-      {"\"bytes_per_second\": 16000000000.0", "\"bytes_per_second\": 0", "bandwidth 1 has"},
+      {"\"bytes_per_second\": 1.6e+10", "\"bytes_per_second\": 0", "bandwidth 1 has"},
       {"bf16", "bf17", "sample 0 has an unknown dtype \"bf17\""},
       {"[64, 64, 64]", "[64, 64]", "sample 0 needs three numbers in \"reuse\""},
       {"[64, 64, 64]", "[64, 0.5, 64]", "sample 0 has a reuse that is no number from 1 up"},

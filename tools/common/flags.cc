@@ -112,7 +112,7 @@ Flags::Flag* Flags::Find(absl::string_view name) {
 }
 
 void Flags::Switch(const std::string& name, bool* target, const std::string& help) {
-  Flag flag{.name = name, .help = help, .is_switch = true};
+  Flag flag{.name = name, .help = help, .is_switch = true, .bare = "true"};
   flag.set = [name, target](const std::string& text) {
     if (text != "true" && text != "false") return BadValue(name, text, "true or false");
     *target = text == "true";
@@ -168,6 +168,12 @@ void Flags::Text(const std::string& name, std::string* target, const std::string
     return absl::OkStatus();
   };
   Add(std::move(flag));
+}
+
+void Flags::OptionalText(const std::string& name, std::string* target, const std::string& value,
+                         const std::string& bare, const std::string& help) {
+  Text(name, target, value, help);
+  flags_.back().bare = bare;
 }
 
 void Flags::Choice(const std::string& name, std::string* target, std::vector<std::string> choices,
@@ -227,8 +233,8 @@ absl::StatusOr<std::vector<std::string>> Flags::Parse(int argc, const char* cons
     const bool negated = flag == nullptr && !has_value && name.substr(0, 3) == "no-";
     if (negated) flag = Find(name.substr(3));
     if (flag == nullptr || (negated && !flag->is_switch)) return Unknown(name);
-    if (flag->is_switch) {
-      if (!has_value) value = negated ? "false" : "true";
+    if (!flag->bare.empty()) {
+      if (!has_value) value = negated ? "false" : flag->bare;
     } else if (!has_value) {
       if (i + 1 >= argc) {
         return absl::InvalidArgumentError(
@@ -258,8 +264,10 @@ std::string Flags::Help() const {
   for (const Flag& flag : flags_) {
     if (flag.group != group) absl::StrAppend(&text, "\n", flag.group, "\n");
     group = flag.group;
-    const std::string left =
-        absl::StrCat("  --", flag.name, flag.is_switch ? "" : absl::StrCat("=", flag.value));
+    const std::string left = absl::StrCat("  --", flag.name,
+                                          flag.is_switch       ? ""
+                                          : !flag.bare.empty() ? absl::StrCat("[=", flag.value, "]")
+                                                               : absl::StrCat("=", flag.value));
     const std::string fallback =
         flag.fallback.empty() ? "" : absl::StrCat(" (default ", flag.fallback, ")");
     if (left.size() > 30) {

@@ -33,6 +33,9 @@ class Flags {
   // Any text but the empty one, which stands for the flag left out.
   void Text(const std::string& name, std::string* target, const std::string& value,
             const std::string& help);
+  // The same, and --name alone stands for --name=`bare`; never takes the next argument.
+  void OptionalText(const std::string& name, std::string* target, const std::string& value,
+                    const std::string& bare, const std::string& help);
   // One of `choices`.
   void Choice(const std::string& name, std::string* target, std::vector<std::string> choices,
               const std::string& help);
@@ -49,6 +52,7 @@ class Flags {
   struct Flag {
     std::string group, name, value, help, fallback;
     bool is_switch = false;
+    std::string bare;  // what --name alone stands for; "": it takes the next argument
     bool given = false;
     bool repeats = false;
     std::function<absl::Status(const std::string&)> set;

@@ -1,16 +1,24 @@
 #include "tally/tools/graph_report/analyst_flags.h"
 
+#include <omp.h>
+
 #include <limits>
+#include <memory>
+#include <utility>
 
 #include "tally/tensor/check.h"
 #include "tally/tools/common/hardware_flag.h"
+#include "tally/tools/common/machine.h"
 
 namespace tally {
 
 void AddAnalystFlags(Flags& flags, AnalystTexts* texts, ReportRequest* request) {
   flags.Group("Where it runs, and for how long");
-  flags.Text("hardware", &texts->hardware, "NAME",
-             "time, bounds and MFU on it (--list-hardware); h100 is h100-sxm");
+  flags.Text(
+      "hardware", &texts->hardware, "NAME",
+      "time, bounds and MFU on it (--list-hardware); a FILE of --calibrate; 'this' measures");
+  flags.Integer("threads", &texts->threads, 1, 1024,
+                "of --calibrate and --hardware=this; if not given, as many as a run has");
   flags.Switch("tf32", &request->peaks.tf32, "contractions of f32 at the rate of TF32");
   flags.Integer("gpus", &request->gpus, 1, int64_t{1} << 32,
                 "how many of them, each with a batch of its own");
@@ -22,7 +30,19 @@ void AddAnalystFlags(Flags& flags, AnalystTexts* texts, ReportRequest* request) 
 
 absl::Status SetAnalyst(const Flags& flags, const AnalystTexts& texts, ReportRequest* request) {
   if (flags.given("hardware")) {
-    TALLY_ASSIGN_OR_RETURN(request->hardware, ParseHardware(texts.hardware));
+    if (NamesMachine(texts.hardware) && !IsThisMachine(texts.hardware)) {
+      TALLY_ASSIGN_OR_RETURN(Calibration machine, LoadMachineFlag(texts.hardware));
+      request->hardware = HardwareOf(machine);
+      request->machine = std::make_shared<const Calibration>(std::move(machine));
+    } else if (IsThisMachine(texts.hardware)) {
+      request->hardware = UnmeasuredMachine();
+    } else {
+      TALLY_ASSIGN_OR_RETURN(request->hardware, ParseHardware(texts.hardware));
+    }
+  }
+  if (flags.given("threads") && !flags.given("calibrate") && !IsThisMachine(texts.hardware)) {
+    return absl::InvalidArgumentError(
+        "--threads is of a calibration: --calibrate or --hardware=this");
   }
   if (flags.given("tokens")) request->tokens = texts.tokens;
   if (flags.given("tf32") && request->peaks.tf32 && !request->hardware) {
@@ -34,6 +54,19 @@ absl::Status SetAnalyst(const Flags& flags, const AnalystTexts& texts, ReportReq
         "--mfu is of a whole run; say how long it is with --tokens, and on what with --hardware");
   }
   return absl::OkStatus();
+}
+
+int CalibrationThreads(const AnalystTexts& texts) {
+  return texts.threads > 0 ? static_cast<int>(texts.threads) : omp_get_max_threads();
+}
+
+void MeasureHardware(const AnalystTexts& texts, ReportRequest* request) {
+  if (!IsThisMachine(texts.hardware)) return;
+  // The rows of a sweep ask again.
+  static const auto* const machine = new std::shared_ptr<const Calibration>(
+      std::make_shared<const Calibration>(MeasureMachine(CalibrationThreads(texts))));
+  request->machine = *machine;
+  request->hardware = HardwareOf(**machine);
 }
 
 }  // namespace tally

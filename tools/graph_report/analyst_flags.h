@@ -1,5 +1,5 @@
 // The flags of graph-report about where and how long a step runs: --hardware --tf32 --tokens --gpus
-// --mfu.
+// --mfu --threads.
 #ifndef TALLY_TOOLS_GRAPH_REPORT_ANALYST_FLAGS_H_
 #define TALLY_TOOLS_GRAPH_REPORT_ANALYST_FLAGS_H_
 
@@ -15,6 +15,7 @@ namespace tally {
 struct AnalystTexts {
   std::string hardware;
   int64_t tokens = 0;
+  int64_t threads = 0;  // of a calibration; 0: as many as a run has
 };
 
 // `texts` and `request` must outlive `flags`.
@@ -22,7 +23,14 @@ void AddAnalystFlags(Flags& flags, AnalystTexts* texts, ReportRequest* request);
 
 // Completes `request` after parsing. kInvalidArgument names the flag: unknown hardware, or a flag
 // that says nothing without another.
+// --hardware=this is left as a device without rates: MeasureHardware finds them, once all flags are
+// known to be right.
 absl::Status SetAnalyst(const Flags& flags, const AnalystTexts& texts, ReportRequest* request);
+
+// Calibrates where the flags ask for it: some 20 s, once a program.
+void MeasureHardware(const AnalystTexts& texts, ReportRequest* request);
+// Threads of a calibration: --threads, or as many as a run of this program has.
+int CalibrationThreads(const AnalystTexts& texts);
 
 }  // namespace tally
 

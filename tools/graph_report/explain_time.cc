@@ -22,6 +22,8 @@ class Explainer {
       Critical(t_.critical[Priced(key.indexes[2])], figure);
     else if (group == "phases")
       PhaseFigure(figure);
+    else if (group == "predicted")
+      Predicted(figure);
     else if (group == "plans")
       Say("every node that the plan runs, again where it runs it again, each at the greatest of "
           "its "
@@ -36,6 +38,18 @@ class Explainer {
   void Say(const std::string& formula, const std::string& unit = "") {
     e_.formula = formula;
     e_.unit = unit;
+  }
+
+  void Predicted(const std::string& figure) {
+    if (figure == "floor") {
+      Say("node after node, each at the best rate that any op reached on the machine", "s");
+    } else if (figure == "unmeasured_nodes" || figure == "unmeasured") {
+      Say("ops, forms or dtypes of which the calibration has no samples: priced by the nearest");
+    } else {
+      Say("node after node, each as long as its op took at its size by calibration, what recording "
+          "adds, and what operands cost that are farther away than in the sample",
+          "s");
+    }
   }
 
   void Figure(const std::string& figure) {

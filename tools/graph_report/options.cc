@@ -87,6 +87,8 @@ Flags MakeFlags(ReportOptions& o, Raw& raw) {
              "a row for each combination: 'batch=1,2,4 dtype=f32,bf16 plan=none,sqrt'");
   flags.Text("diff", &o.diff, "OTHER", "keys that differ from OTHER: a report.json or a model");
   flags.Group("Other");
+  flags.OptionalText("calibrate", &o.calibrate, "FILE", "machine.json",
+                     "measure this machine, show it and write it for --hardware=FILE (20 s)");
   flags.Switch("list-models", &o.list_models, "the built-in models");
   flags.Switch("list-hardware", &o.list_hardware, "the accelerators, their rates and sources");
   flags.Switch("dtypes", &o.dtypes, "the table of dtypes");
@@ -214,6 +216,15 @@ absl::StatusOr<ReportOptions> Parse(int argc, const char* const* argv,
                          flags.Parse(static_cast<int>(all.size()), all.data()));
   o.help_text = flags.Help();
   if (o.help || o.version || o.list_models || o.list_hardware || o.dtypes) return o;
+  if (flags.given("calibrate")) {
+    if (!args.empty() || flags.given("hardware")) {
+      return absl::InvalidArgumentError(
+          "--calibrate measures this machine and does nothing else; then ask with "
+          "--hardware=FILE");
+    }
+    o.threads = CalibrationThreads(raw.analyst);
+    return o;
+  }
   if (args.empty() && !o.napkin.asked) {
     return absl::InvalidArgumentError(
         "which model? Name a file, a folder or a built-in model (--list-models); --help tells "
@@ -246,6 +257,7 @@ absl::StatusOr<ReportOptions> Parse(int argc, const char* const* argv,
     TALLY_RETURN_IF_ERROR(ParseAssertion(text).status());
   }
   TALLY_RETURN_IF_ERROR(CheckOutputs(o));
+  MeasureHardware(raw.analyst, &o.request);
   return o;
 }
 

@@ -30,6 +30,8 @@ struct ReportOptions {
   int fold_depth = 0;  // of --fold=depth:N
   // Questions and checks.
   std::string explain, diff, sweep, fit;
+  std::string calibrate;  // the file to write; "-": stdout
+  int threads = 1;        // of the calibration
   bool check_fits = false;
   std::vector<std::string> assertions;
   bool list_models = false, list_hardware = false, dtypes = false, quiet = false, help = false,
