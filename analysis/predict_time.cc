@@ -93,6 +93,8 @@ double FarSeconds(const Graph& graph, const Node& node, const Workload& work,
   double seconds = 0, left = work.bytes;  // a look-up does not read all of its inputs
   size_t i = 0;
   for (const auto ids : {graph.in(node), graph.out(node)}) {
+    // An update's outputs are inputs that it wrote: near by then.
+    if (i > 0 && node.op->kind == OpKind::kUpdate) break;
     for (const ValueId v : ids) {
       const double distance = distances[i++];
       const double bytes = std::min(left, static_cast<double>(graph.values[v].spec.bytes()));
