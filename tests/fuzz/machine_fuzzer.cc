@@ -22,7 +22,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const Tensor a = Tensor::Empty({DType::kF32, {64, 64}}, kMeta);
     Tape tape;
     tape.Watch(a);
-    tape.Gradient(Softmax(MatMul(a, a)), a);
+    tape.Gradient(Softmax(MatMul(a, a)), a, {.seed = a});
     return new Graph(tape.Finish());
   }();
   for (const PredictedTime& time : PredictTime(*graph, Speeds(*machine)).nodes) {
