@@ -278,7 +278,11 @@ std::string ModelConfigJson(const ModelConfig& config) {
   std::visit(Writer{json}, config.family);
   if (config.batch) json.Add("batch", *config.batch);
   if (config.sequence) json.Add("sequence", *config.sequence);
-  if (config.dtype) json.Add("dtype", Name(*config.dtype));
+  if (config.policy) {
+    if (FindPolicy(config.policy->name) == nullptr)
+      ThrowInvalid(absl::StrCat("config: there is no dtype policy ", config.policy->name));
+    json.Add("dtype", config.policy->name);
+  }
   if (config.optimizer) json.Add("optimizer", *config.optimizer);
   if (config.accumulate != 1) json.Add("accumulate", config.accumulate);
   if (config.clip != 0) json.Add("clip", config.clip);
@@ -334,10 +338,13 @@ absl::StatusOr<ModelConfig> ParseModelConfig(absl::string_view text) {
     TALLY_RETURN_IF_ERROR(ReadLora(*lora, &config.lora));
   }
   if (dtype) {
-    config.dtype = DTypeFromName(*dtype);
-    if (!config.dtype) {
-      return absl::InvalidArgumentError(absl::StrCat("config: there is no dtype \"", *dtype, "\""));
+    const DTypePolicy* policy = FindPolicy(*dtype);
+    if (policy == nullptr) {
+      return absl::InvalidArgumentError(absl::StrCat("config: there is no dtype \"", *dtype,
+                                                     "\"; there are ",
+                                                     absl::StrJoin(PolicyNames(), ", ")));
     }
+    config.policy = *policy;
   }
   TALLY_RETURN_IF_ERROR(reader.Finish());
   TALLY_RETURN_IF_ERROR(CheckSizes(config));

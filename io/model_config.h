@@ -17,6 +17,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "tally/nn/model.h"
+#include "tally/optim/policy.h"
 
 namespace tally {
 
@@ -24,7 +25,10 @@ struct ModelConfig {
   FamilyConfig family;
   // The run that the file was written from; absent where it does not say.
   std::optional<int64_t> batch, sequence;
-  std::optional<DType> dtype;
+  // "dtype":"mixed", one of PolicyNames. In a file of before there were policies "f32" is the same
+  // and no other was written by a program; a hand-written "bf16" had f32 moments, which is
+  // "bf16-f32opt" now.
+  std::optional<DTypePolicy> policy;
   std::optional<std::string> optimizer;
   // "accumulate":4,"clip":1.0, written where they are not these.
   int64_t accumulate = 1;  // micro-batches a step
@@ -36,7 +40,8 @@ struct ModelConfig {
   LoraOptions lora;
 };
 
-// Throws Error where adapters are wanted and the model has no layer for them, or does not fit.
+// Throws Error for a policy without a name of its own, and where adapters are wanted and the model
+// has no layer for them, or does not fit.
 std::string ModelConfigJson(const ModelConfig& config);
 
 // kInvalidArgument names the key: a missing or ill-typed field, a size outside its range, sizes

@@ -23,17 +23,6 @@ std::string PhaseOf(const Graph& graph) {
   return phase;
 }
 
-std::string DTypeOf(const Graph& graph) {
-  std::string name;
-  for (const Value& value : graph.values) {
-    if (graph.storages[value.storage].origin != Origin::kParameter || value.producer != kNone)
-      continue;
-    if (name.empty()) name = Name(value.spec.dtype);
-    if (name != Name(value.spec.dtype)) return "mixed";
-  }
-  return name;
-}
-
 void AddStorage(const Graph& graph, StorageId storage, std::vector<StorageId>& list,
                 int64_t& bytes) {
   list.push_back(storage);
@@ -125,7 +114,6 @@ absl::StatusOr<Report> MakeReport(Graph graph, ReportSource source, ReportReques
   report.request = std::move(request);
   const Graph& g = report.graph;
   report.phase = PhaseOf(g);
-  report.dtype = DTypeOf(g);
   report.cost = AnalyzeCost(g);
   report.proof = ProveSplit(g);
   report.attention = AnalyzeAttention(g, report.proof);
@@ -145,6 +133,7 @@ absl::StatusOr<Report> MakeReport(Graph graph, ReportSource source, ReportReques
   report.run = RunTimeOf(report);
   if (report.request.machine) report.predicted = PredictTime(g, Speeds(*report.request.machine));
   report.budget = MakeBudgetSection(report);
+  report.dtype = PolicyOf(report, report.budget.budget.states);
   report.verdict = MakeVerdict(report);
   return report;
 }

@@ -37,6 +37,7 @@ struct ReportSource {
   std::optional<FamilyConfig> family;
   std::optional<int64_t> batch, sequence;
   std::string optimizer;
+  std::string policy;  // of dtypes: what was asked of the run
 };
 
 // What is asked of a graph besides what it holds. The defaults ask nothing more.
@@ -72,7 +73,7 @@ struct Report {
   ReportRequest request;
   Graph graph;
   std::string phase;  // "forward", "backward", "train": what the graph holds
-  std::string dtype;  // of the parameters; "mixed" when they differ
+  std::string dtype;  // the policy of what is kept ("mixed"), or the dtypes of what is
   CostReport cost;
   SplitProof proof;
   AttentionReport attention;

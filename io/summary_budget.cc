@@ -295,30 +295,33 @@ Json RankJson(const Report& r, const ZeroReport& z) {
   return json.Add("seconds", link > 0 ? Json(static_cast<double>(z.sent()) / link) : Json());
 }
 
-// The policy that the dtypes of the whole state are those of; the dtypes themselves where it is
-// none.
-std::string PolicyName(const ModelStates& states) {
+}  // namespace
+
+std::string PolicyOf(const Report& report, const ModelStates& states) {
   const std::string p = DTypesOf(states, BudgetPart::kParameters),
                     g = DTypesOf(states, BudgetPart::kGradients),
                     s = DTypesOf(states, BudgetPart::kMoments);
+  if (p.empty()) return "";
   const bool master = states.parts[BudgetPart::kMaster] > 0;
+  const auto fits = [&](const DTypePolicy& policy, bool knows_master) {
+    return p == Name(policy.parameters) && (g.empty() || g == Name(policy.gradients)) &&
+           (s.empty() || s == Name(policy.state)) && (master == policy.master || !knows_master);
+  };
+  // Without an update nothing says whether there is a master.
+  const DTypePolicy* asked = FindPolicy(report.source.policy);
+  if (asked != nullptr && fits(*asked, report.phase == "train")) return asked->name;
   for (const DTypePolicy& policy : DTypePolicies()) {
-    if (p == Name(policy.parameters) && (g.empty() || g == Name(policy.gradients)) &&
-        (s.empty() || s == Name(policy.state)) && master == policy.master) {
-      return policy.name;
-    }
+    if (fits(policy, true)) return policy.name;
   }
   return absl::StrCat(p, " parameters", g.empty() ? "" : absl::StrCat(", ", g, " gradients"),
                       s.empty() ? "" : absl::StrCat(", ", s, " state"), master ? ", a master" : "");
 }
 
-}  // namespace
-
 BudgetSection MakeBudgetSection(const Report& report) {
   BudgetSection section;
   section.budget = BudgetOf(report.graph);
   if (section.budget.states.elements > 0) {
-    section.recipe = PolicyName(section.budget.states);
+    section.recipe = PolicyOf(report, section.budget.states);
     if (!report.source.optimizer.empty())
       absl::StrAppend(&section.recipe, " under ", report.source.optimizer);
   }

@@ -29,6 +29,11 @@ struct BudgetSection {
 // Everything but the split. n log n in the graph for each plan.
 BudgetSection MakeBudgetSection(const Report& report);
 
+// The dtype policy of a report: that which was asked of the run, unless what was recorded is of
+// another; else the first that what was recorded is of; else the dtypes in words. "" without
+// parameters.
+std::string PolicyOf(const Report& report, const ModelStates& states);
+
 // "12 bytes a parameter (bf16-f32opt under adamw): 2 parameters, 2 gradients, 8 moments"; ""
 // without parameters.
 std::string RecipeText(const Report& report);

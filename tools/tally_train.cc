@@ -22,9 +22,7 @@
 #include "tally/io/model_file.h"
 #include "tally/io/table.h"
 #include "tally/io/text.h"
-#include "tally/optim/adamw.h"
 #include "tally/optim/schedule.h"
-#include "tally/optim/sgd.h"
 #include "tally/tools/common/flags.h"
 #include "tally/tools/common/hardware_flag.h"
 #include "tally/tools/common/model_flags.h"
@@ -42,7 +40,8 @@ struct Options {
   int64_t steps = 200, batch = 8, every = 20, threads = 0, sample = 0, accumulate = 1;
   int64_t seed_init = 1, seed_dropout = 2, seed_data = 3;
   double lr = 1e-3, clip = 1.0, temperature = 0.8;
-  std::string optimizer = "adamw", out = "model.bin";
+  DTypePolicy policy;
+  std::string optimizer = "adamw", dtype = "f32", out = "model.bin";
   std::string hardware_name, peak_text;
   std::optional<Hardware> hardware;  // what utilization is measured against, or
   Peak peak;                         // this rate; neither: it is not told
@@ -99,6 +98,8 @@ Flags MakeFlags(Options& o) {
   flags.Integer("batch", &o.batch, 1, 1 << 20, "sequences a micro-batch");
   flags.Integer("accumulate", &o.accumulate, 1, 1 << 16, "micro-batches a step");
   flags.Choice("optimizer", &o.optimizer, OptimizerNames(), "optimizer");
+  flags.Choice("dtype", &o.dtype, PolicyNames(),
+               "what is kept in which dtype (graph-report --dtypes shows them)");
   flags.Real("lr", &o.lr, 0, 1e6, "peak learning rate; cosine down to a tenth after a short rise");
   flags.Real("clip", &o.clip, 0, 1e9, "global norm that gradients are clipped to; 0: never");
   flags.Integer("threads", &o.threads, 0, 1024, "threads; 0: all cores");
@@ -146,6 +147,7 @@ absl::Status SetModel(Options& o) {
   TALLY_ASSIGN_OR_RETURN(const FamilyConfig family,
                          WithAttention(InSmall(kind, o.model), o.attention));
   o.model = std::get<TransformerConfig>(family);
+  o.policy = *FindPolicy(o.dtype);
   o.lora.seed = static_cast<uint64_t>(o.seed_init);
   return absl::OkStatus();
 }
@@ -180,13 +182,8 @@ double Seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-void SetRate(Optimizer& optimizer, double lr) {
-  if (auto* adamw = dynamic_cast<AdamW*>(&optimizer)) adamw->set_lr(lr);
-  if (auto* sgd = dynamic_cast<Sgd*>(&optimizer)) sgd->set_lr(lr);
-}
-
 Parameters MakeParameters(const Options& o) {
-  Parameters parameters(Random(o.seed_init, RandomStream::kInit));
+  Parameters parameters(Random(o.seed_init, RandomStream::kInit), o.policy.parameters);
   if (o.lora.rank > 0) parameters.Adapt(o.lora);
   return parameters;
 }
@@ -236,6 +233,7 @@ class Trainer {
 absl::Status Trainer::Predict() {
   TALLY_ASSIGN_OR_RETURN(const Trace trace, TraceModel(o_.model, {.batch = o_.batch,
                                                                   .sequence = o_.model.context,
+                                                                  .policy = o_.policy,
                                                                   .optimizer = o_.optimizer,
                                                                   .accumulate = o_.accumulate,
                                                                   .clip = o_.clip,
@@ -286,7 +284,7 @@ std::string Trainer::UtilizationText(double seconds, int64_t steps) const {
 void Trainer::Step(int64_t step, Optimizer& optimizer) {
   const CosineSchedule schedule{o_.lr, o_.lr / 10, std::min<int64_t>(20, o_.steps / 10 + 1),
                                 o_.steps};
-  SetRate(optimizer, schedule.At(step));
+  optimizer.set_lr(schedule.At(step));
   std::vector<Batch> batches;
   for (int64_t i = 0; i < o_.accumulate; ++i) {
     batches.push_back(TextBatch(text_, o_.batch, o_.model.context, data_));
@@ -295,7 +293,8 @@ void Trainer::Step(int64_t step, Optimizer& optimizer) {
   ResetPeak(DeviceKind::kCpu);
   Tape tape;
   tape.Watch(params_);
-  const Tensor loss = RunStep(tape, {*model_, batches, params_, &optimizer, &dropout_, o_.clip});
+  const Tensor loss = RunStep(
+      tape, {*model_, batches, params_, &optimizer, &dropout_, o_.clip, GradientDType(o_.policy)});
   graph_ = tape.Finish();
   measured_peak_ = ThreadMemory(DeviceKind::kCpu).peak - graph_.baseline_bytes;
   loss_ = loss.Item();
@@ -305,6 +304,7 @@ absl::Status Trainer::Run() {
   TALLY_RETURN_IF_ERROR(Predict());
   TALLY_ASSIGN_OR_RETURN(const std::unique_ptr<Optimizer> optimizer,
                          MakeOptimizer(o_.optimizer, o_.lr));
+  optimizer->SetPolicy(o_.policy);
   const double tokens =
       static_cast<double>(o_.batch * o_.model.context) * static_cast<double>(o_.accumulate);
   double start = Seconds();
@@ -356,7 +356,7 @@ absl::Status Trainer::Save() const {
   const std::string config = ModelConfigJson({.family = o_.model,
                                               .batch = o_.batch,
                                               .sequence = o_.model.context,
-                                              .dtype = DType::kF32,
+                                              .policy = o_.policy,
                                               .optimizer = o_.optimizer,
                                               .accumulate = o_.accumulate,
                                               .clip = o_.clip,

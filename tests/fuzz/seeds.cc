@@ -43,7 +43,7 @@ std::string ConfigText() {
   return ModelConfigJson({.family = config,
                           .batch = 2,
                           .sequence = 6,
-                          .dtype = DType::kBF16,
+                          .policy = *FindPolicy("bf16-f32opt"),
                           .optimizer = "adamw",
                           .documents = {4, 2},
                           .lora = {.rank = 2, .targets = "q_proj"}});

@@ -47,14 +47,15 @@ TEST(ModelConfig, ReadsBackEveryBuiltin) {
 
 TEST(ModelConfig, KeepsTheRun) {
   ModelConfig config{.family = Tiny(Family::kLlama), .batch = 4, .sequence = 6};
-  config.dtype = DType::kBF16;
+  config.policy = *FindPolicy("mixed");
   config.optimizer = "adamw";
   config.documents = {4, 2};
   config.lora = {.rank = 3, .alpha = 6, .targets = "(q|k)_proj", .seed = 7};
   const ModelConfig back = ValueOrThrow(ParseModelConfig(ModelConfigJson(config)));
   EXPECT_EQ(back.batch, 4);
   EXPECT_EQ(back.sequence, 6);
-  EXPECT_EQ(back.dtype, DType::kBF16);
+  EXPECT_STREQ(back.policy->name, "mixed");
+  EXPECT_EQ(back.policy->master, true);
   EXPECT_EQ(back.documents, (std::vector<int64_t>{4, 2}));
   EXPECT_EQ(back.lora.rank, 3);
   EXPECT_EQ(back.lora.alpha, 6);

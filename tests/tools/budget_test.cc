@@ -26,8 +26,9 @@ TEST(ModelBudget, AddsUpToThePeakOfEveryModelDTypeAndPlan) {
                            "llama-3-8b:layers=2,width=64,heads=4,kv_heads=2,inner=96,vocab=100",
                            "vit-b-16:layers=2,width=48,heads=2",
                            "mixtral-8x7b:layers=2,width=32,heads=2,kv_heads=1,inner=48,vocab=50"}) {
-    for (DType dtype : {DType::kF32, DType::kBF16}) {
-      const Graph graph = TraceOf(name, {.batch = 2, .dtype = dtype, .accumulate = 2}).graph;
+    for (const char* policy : {"f32", "mixed-f32grad"}) {
+      const Graph graph =
+          TraceOf(name, {.batch = 2, .policy = *FindPolicy(policy), .accumulate = 2}).graph;
       const Budget recorded = BudgetOf(graph);
       EXPECT_EQ(recorded.parts.total(), AnalyzeMemory(graph).peak_bytes) << name;
       for (const Plan& plan : {PlanNone(graph), PlanSqrt(graph)}) {
@@ -130,29 +131,38 @@ TEST_F(Verdicts, FindTheBatchThatTracingEveryOneDoes) {
 }
 
 TEST_F(Verdicts, OfLlama2DifferByRecipe) {
-  const std::string run = "llama-2-7b --batch=4 --seq=4096 --hardware=h100 ";
-  // 6,738,415,616 parameters of 12 and 16 bytes.
-  const Json narrow = ReportOf(run + "--dtype=bf16"), wide = ReportOf(run + "--dtype=f32");
-  EXPECT_EQ(narrow.Find("memory")->Find("states")->integer(), 12 * 6'738'415'616);
-  EXPECT_EQ(wide.Find("memory")->Find("states")->integer(), 16 * 6'738'415'616);
-  EXPECT_FALSE(narrow.Find("verdict")->Find("fits")->boolean());
-  const Outcome states = Run(run + "--dtype=f32 --json=/dev/null"),
-                batch = Run(run + "--dtype=bf16 --json=/dev/null");
-  EXPECT_THAT(Flat(states.out), AllOf(HasSubstr("fits NO"), HasSubstr("model states are 107.8 GB"),
-                                      HasSubstr("no batch and no plan makes it fit")));
-  EXPECT_THAT(Flat(batch.out),
+  const std::string run = "llama-2-7b --batch=4 --seq=4096 --hardware=h100 --json=r.json ";
+  // 6,738,415,616 parameters of 8, 12 and 16 bytes: bf16, bf16-f32opt and mixed.
+  const auto verdict = [&](const std::string& dtype, int bytes) {
+    const Outcome told = Run(absl::StrCat(run, "--dtype=", dtype));
+    const Json report = ValueOrThrow(ParseJson(Bytes(Path("r.json"))));
+    EXPECT_EQ(report.Find("run")->Find("dtype")->string(), dtype);
+    EXPECT_EQ(report.Find("memory")->Find("states")->integer(), bytes * 6'738'415'616);
+    EXPECT_EQ(report.Find("memory")->Find("recipe_name")->string(), dtype + " under adamw");
+    EXPECT_FALSE(report.Find("verdict")->Find("fits")->boolean());
+    return Flat(told.out);
+  };
+  // With a batch of 1 and a plan it fits; with more ranks too; not with this recipe at all.
+  EXPECT_THAT(
+      verdict("bf16", 8),
+      AllOf(HasSubstr("fits NO"), HasSubstr("model states are 53.91 GB"), HasSubstr("--batch=")));
+  EXPECT_THAT(verdict("bf16-f32opt", 12),
               AllOf(HasSubstr("fits NO"), HasSubstr("model states are 80.86 GB"),
-                    HasSubstr("--batch=1 --plan=sqrt"), HasSubstr("--gpus=2 --zero=1")));
+                    HasSubstr("--gpus=2 --zero=1")));
+  EXPECT_THAT(verdict("mixed", 16),
+              AllOf(HasSubstr("fits NO"), HasSubstr("model states are 107.8 GB"),
+                    HasSubstr("no batch and no plan makes it fit")));
 }
 
 TEST_F(Verdicts, RemediesAreTrue) {
-  const std::string run = "llama-2-7b --seq=4096 --hardware=h100 --dtype=bf16";
-  const Json report = ReportOf(run + " --batch=4");
+  const std::string run = "llama-2-7b --seq=4096 --hardware=h100";
+  const Json report = ReportOf(run + " --batch=4 --dtype=bf16-f32opt");
   const JsonArray& remedies = report.Find("verdict")->Find("remedies")->array();
   EXPECT_GE(remedies.size(), 2u);
   for (const Json& remedy : remedies) {
     std::string flags = remedy.Find("flags")->string();
     if (flags.find("--batch") == std::string::npos) flags += " --batch=4";
+    if (flags.find("--dtype") == std::string::npos) flags += " --dtype=bf16-f32opt";
     const Outcome taken = Run(absl::StrCat(run, " ", flags, " --check-fits --json=-"));
     EXPECT_EQ(taken.code, 0) << flags << taken.err;
     const Json again = ValueOrThrow(ParseJson(taken.out));

@@ -142,7 +142,8 @@ TEST(RulesOfModels, OfForwardAloneCountAThird) {
 
 TEST(RulesOfModels, TheLecturesActivationsAreExactOnItsNet) {
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
-    const Report report = ReportOf({"cruncher:64,5", {.batch = 8, .dtype = dtype}});
+    const Report report =
+        ReportOf({"cruncher:64,5", {.batch = 8, .policy = *FindPolicy(Name(dtype))}});
     const NamedRule& rule = Rule(report, "lecture");
     EXPECT_EQ(*rule.value, ItemSize(dtype) * 8 * 64 * 5);
     EXPECT_EQ(rule.exact, *rule.value);
@@ -160,7 +161,7 @@ TEST(RulesOfModels, KorthikantisLayerOfGpt3) {
   for (int i : {0, 1}) {
     Case run{absl::StrCat("gpt3-175b:dropout=0.1,layers=", 2 + i), {}};
     run.options.sequence = 2048;
-    run.options.dtype = DType::kF16;
+    run.options.policy = *FindPolicy("f16");
     run.options.phase = TracePhase::kBackward;
     reports[i] = ReportOf(run);
     const Plan plan = PlanSegments(reports[i].graph, 1, /*recompute_last=*/true);

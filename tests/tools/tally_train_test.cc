@@ -57,8 +57,9 @@ constexpr char kSmall[] =
 TEST(TallyTrain, MeasuresThePeakItPredicted) {
   for (const char* extra :
        {"", "--dropout=0.1", "--accumulate=3", "--optimizer=sgd --clip=0",
-        "--optimizer=sgd-momentum", "--batch=3 --context=7", "--lora=2", "--attention=fused",
-        "--documents=9,7", "--family=llama", "--family=mixtral --dropout=0.1", "--family=gemma2",
+        "--optimizer=sgd-momentum", "--optimizer=adagrad --dtype=mixed-f32grad --accumulate=2",
+        "--batch=3 --context=7", "--lora=2", "--attention=fused", "--documents=9,7",
+        "--family=llama", "--family=mixtral --dropout=0.1", "--family=gemma2",
         "--family=gpt_neox --lora=2"}) {
     const Outcome run =
         Train(absl::StrCat("--steps=3 --width=16 --layers=2 --heads=2 ",
@@ -197,6 +198,24 @@ TEST(TallyTrain, LearnsARepeatingText) {
   EXPECT_LT(std::atof(run.out.c_str() + at + 11), 0.2);
 }
 
+// The file names the policy; the last step's record in it is of that policy.
+TEST(TallyTrain, WritesWhatItKeptInWhichDType) {
+  const std::string out = Temp("mixed.bin");
+  const Outcome run = Train(absl::StrCat(kSmall, "--dtype=mixed --optimizer=rmsprop --out=", out));
+  ASSERT_EQ(run.code, 0) << run.out;
+  const ModelFile file = ValueOrThrow(ReadModel(out));
+  EXPECT_STREQ(ValueOrThrow(ParseModelConfig(file.config_json)).policy->name, "mixed");
+  int masters = 0, parameters = 0;
+  for (const Node& node : file.graph->nodes) {
+    masters += node.op->name == absl::string_view("rmsprop_master_");
+  }
+  for (const SafetensorsEntry& entry : file.tensors->tensors()) {
+    ++parameters;
+    EXPECT_EQ(entry.type, "BF16");
+  }
+  EXPECT_EQ(masters, parameters);
+}
+
 TEST(TallyTrain, SaysWhatIsWrongWithItsInput) {
   const std::string empty = Temp("empty.txt");
   std::ofstream(empty).close();
@@ -209,7 +228,8 @@ TEST(TallyTrain, SaysWhatIsWrongWithItsInput) {
       {"--steps=many", 2, "--steps=many: wanted a whole number"},
       {"--steps", 2, "--steps wants a value"},
       {"--steps=1.5", 2, "--steps=1.5: wanted a whole number"},
-      {"--optimizer=adam", 2, "did you mean adamw?"},
+      {"--optimizer=adagard", 2, "did you mean adagrad?"},
+      {"--dtype=mixd", 2, "did you mean mixed?"},
       {"--family=vit", 2, "--family=vit: is no language model"},
       {"--family=lama", 2, "did you mean llama?"},
       {"--documents=", 2, "--documents wants a value"},

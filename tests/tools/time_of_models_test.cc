@@ -48,7 +48,7 @@ TEST(TimeOfModels, NanoGptsUtilization) {
 // 6ND's arithmetic with the recorded count in its place: the days of a run.
 TEST(TimeOfModels, ARunIsStepsOfTheRecord) {
   const Report report = Reported(
-      "gpt2:layers=2", {.sequence = 256, .dtype = DType::kBF16},
+      "gpt2:layers=2", {.sequence = 256, .policy = *FindPolicy("bf16")},
       {.hardware = *FindHardware("h100"), .gpus = 8, .tokens = Count(256'000), .mfu = 0.4});
   ASSERT_TRUE(report.run.has_value());
   EXPECT_EQ(report.run->flops, report.cost.model_flops() * 1000);
@@ -63,7 +63,8 @@ TEST(TimeOfModels, ARunIsStepsOfTheRecord) {
 // The same recorded step: a peak fifteen times higher on the same memory is used less.
 TEST(TimeOfModels, Bf16ShowsALowerMfuThanF32) {
   const auto on = [](DType dtype) {
-    const Report r = Reported("gpt2:layers=2", {.batch = 4, .sequence = 1024, .dtype = dtype},
+    const Report r = Reported("gpt2:layers=2",
+                              {.batch = 4, .sequence = 1024, .policy = *FindPolicy(Name(dtype))},
                               {.hardware = *FindHardware("h100")});
     return *r.roofline;
   };

@@ -7,8 +7,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "tally/ops/update.h"
+#include "tally/optim/adagrad.h"
+#include "tally/optim/adam.h"
 #include "tally/optim/adamw.h"
 #include "tally/optim/clip.h"
+#include "tally/optim/rmsprop.h"
 #include "tally/optim/sgd.h"
 
 namespace tally {
@@ -59,7 +62,7 @@ int64_t SequenceOf(const FamilyConfig& config, const TraceOptions& options) {
 }
 
 absl::StatusOr<Trace> Run(const FamilyConfig& config, const TraceOptions& options) {
-  Parameters parameters(Random(0, RandomStream::kInit), options.dtype, options.device);
+  Parameters parameters(Random(0, RandomStream::kInit), options.policy.parameters, options.device);
   if (options.lora.rank > 0) parameters.Adapt(options.lora);
   TALLY_ASSIGN_OR_RETURN(const FamilyConfig family, WithAttention(config, options.attention));
   const std::unique_ptr<Model> model = MakeModel(parameters, family);
@@ -67,6 +70,7 @@ absl::StatusOr<Trace> Run(const FamilyConfig& config, const TraceOptions& option
   std::unique_ptr<Optimizer> optimizer;
   if (options.phase == TracePhase::kTrain) {
     TALLY_ASSIGN_OR_RETURN(optimizer, MakeOptimizer(options.optimizer));
+    optimizer->SetPolicy(options.policy);
     // A first step on meta makes the state; any tensors of the right specs serve as gradients.
     if (options.device.is_meta()) optimizer->Step(params, params);
   }
@@ -85,8 +89,8 @@ absl::StatusOr<Trace> Run(const FamilyConfig& config, const TraceOptions& option
     trace.graph = tape.Finish();
   } else {
     tape.Watch(params);
-    const Tensor loss =
-        RunStep(tape, {*model, batches, params, optimizer.get(), &dropout, options.clip});
+    const Tensor loss = RunStep(tape, {*model, batches, params, optimizer.get(), &dropout,
+                                       options.clip, GradientDType(options.policy)});
     trace.graph = tape.Finish();
   }
   trace.parameters = parameters.named();
@@ -100,7 +104,7 @@ Tensor RunStep(Tape& tape, const StepArgs& args) {
   Tensor loss;
   for (const Batch& batch : args.batches) {
     loss = args.model.Loss(batch, args.dropout);
-    Tensors grads = tape.Gradient(loss, args.params);
+    Tensors grads = tape.Gradient(loss, args.params, {.dtype = args.gradients});
     if (sums.empty()) {
       sums = std::move(grads);
       continue;
@@ -118,6 +122,11 @@ Tensor RunStep(Tape& tape, const StepArgs& args) {
   return loss;
 }
 
+std::optional<DType> GradientDType(const DTypePolicy& policy) {
+  if (policy.gradients == policy.parameters) return std::nullopt;
+  return policy.gradients;
+}
+
 std::string WithArticle(absl::string_view name) {
   // Said letter by letter or not, these begin with a vowel: "an em-el-pee".
   const bool vowel = name == "mlp" || absl::StrContains("aeio", name.substr(0, 1));
@@ -125,17 +134,22 @@ std::string WithArticle(absl::string_view name) {
 }
 
 const std::vector<std::string>& OptimizerNames() {
-  static const std::vector<std::string>* const names =
-      new std::vector<std::string>{"adamw", "sgd", "sgd-momentum"};
+  static const std::vector<std::string>* const names = new std::vector<std::string>{
+      "adamw", "adam", "sgd", "sgd-momentum", "sgd-nesterov", "adagrad", "rmsprop"};
   return *names;
 }
 
 absl::StatusOr<std::unique_ptr<Optimizer>> MakeOptimizer(const std::string& name, double lr) {
   std::unique_ptr<Optimizer> optimizer;
   if (name == "adamw") optimizer = std::make_unique<AdamW>(AdamWOptions{.lr = lr});
+  if (name == "adam") optimizer = std::make_unique<Adam>(AdamOptions{.lr = lr});
   if (name == "sgd") optimizer = std::make_unique<Sgd>(SgdOptions{.lr = lr});
   if (name == "sgd-momentum")
     optimizer = std::make_unique<Sgd>(SgdOptions{.lr = lr, .momentum = 0.9});
+  if (name == "sgd-nesterov")
+    optimizer = std::make_unique<Sgd>(SgdOptions{.lr = lr, .momentum = 0.9, .nesterov = true});
+  if (name == "adagrad") optimizer = std::make_unique<AdaGrad>(AdaGradOptions{.lr = lr});
+  if (name == "rmsprop") optimizer = std::make_unique<RmsProp>(RmsPropOptions{.lr = lr});
   if (optimizer != nullptr) return optimizer;
   return absl::NotFoundError(absl::StrCat("there is no optimizer ", name, "; there are ",
                                           absl::StrJoin(OptimizerNames(), ", ")));

@@ -3,6 +3,7 @@
 #define TALLY_TOOLS_COMMON_TRACE_H_
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "tally/autograd/tape.h"
 #include "tally/nn/model.h"
 #include "tally/optim/optimizer.h"
+#include "tally/optim/policy.h"
 
 namespace tally {
 
@@ -19,8 +21,8 @@ enum class TracePhase : uint8_t { kForward, kBackward, kTrain };
 struct TraceOptions {
   TracePhase phase = TracePhase::kTrain;
   int64_t batch = 1;
-  int64_t sequence = 0;  // 0: what the documents add up to, or the context, at most 1,024
-  DType dtype = DType::kF32;
+  int64_t sequence = 0;     // 0: what the documents add up to, or the context, at most 1,024
+  DTypePolicy policy = {};  // f32; parameters, and what the step keeps of them
   std::string optimizer = "adamw";  // kTrain: see MakeOptimizer
   int64_t accumulate = 1;           // micro-batches of `batch` a step, in every phase
   double clip = 0;                  // kTrain: global norm of the gradients; 0: none
@@ -55,10 +57,13 @@ struct StepArgs {
   Optimizer* optimizer = nullptr;
   Random* dropout = nullptr;
   double clip = 0;
+  std::optional<DType> gradients = {};  // as summed and updated with; none: as their parameters
 };
 Tensor RunStep(Tape& tape, const StepArgs& args);
+// Of a step under a policy: none where gradients are as their parameters.
+std::optional<DType> GradientDType(const DTypePolicy& policy);
 
-// "adamw", "sgd", "sgd-momentum"; kNotFound lists them.
+// A name of OptimizerNames, with momentum 0.9 where it says so; kNotFound lists them.
 absl::StatusOr<std::unique_ptr<Optimizer>> MakeOptimizer(const std::string& name, double lr = 1e-3);
 const std::vector<std::string>& OptimizerNames();
 

@@ -108,19 +108,26 @@ absl::StatusOr<bool> AddBatch(const Tracer& tracer, const std::string& plan, Ver
   return true;
 }
 
-// Other dtypes of the step, those with the most bytes a parameter first.
+// Other policies of the step that keep less, those with the most bytes a parameter first.
 absl::Status AddDTypes(const Tracer& tracer, const std::vector<std::string>& plans,
                        Verdict& verdict) {
-  for (DType dtype : {DType::kF32, DType::kBF16}) {
-    if (ItemSize(dtype) >= ItemSize(tracer.trace().dtype)) continue;
+  const DTypePolicy& now = tracer.trace().policy;
+  constexpr int kStates = 2;  // whatever the optimizer keeps, the order is the same
+  for (const char* name : {"f32", "mixed", "bf16-f32opt", "bf16"}) {
+    const DTypePolicy& policy = *FindPolicy(name);
+    if (ItemSize(policy.parameters) > ItemSize(now.parameters)) continue;
+    if (policy.Bytes(kStates) > now.Bytes(kStates)) continue;
+    if (policy.Bytes(kStates) == now.Bytes(kStates) &&
+        ItemSize(policy.parameters) == ItemSize(now.parameters)) {
+      continue;
+    }
     TraceOptions trace = tracer.trace();
-    trace.dtype = dtype;
+    trace.policy = policy;
     for (const std::string& plan : plans) {
       TALLY_ASSIGN_OR_RETURN(const int64_t peak, tracer.Peak(trace, plan));
       if (peak > *verdict.usable()) continue;
-      verdict.remedies.push_back({"dtype", absl::StrCat("everything in ", Name(dtype)),
-                                  absl::StrCat("--dtype=", Name(dtype), PlanFlag(verdict, plan)),
-                                  peak});
+      verdict.remedies.push_back(
+          {"dtype", policy.about, absl::StrCat("--dtype=", name, PlanFlag(verdict, plan)), peak});
       return absl::OkStatus();
     }
   }

@@ -76,7 +76,10 @@ class Explainer : private ExplanationParts {
       return Say(
           "train where nodes of the optimizer phase are recorded, backward "
           "where only backward ones are, else forward");
-    if (key == "dtype") return Say("dtype of the parameters");
+    if (key == "dtype")
+      return Say(
+          "the policy of what is kept in which dtype, of --dtypes: as asked of the run, "
+          "unless what was recorded is of another");
     if (key == "optimizer" && r_.source.origin == "as recorded in the file")
       return Say("what the file's config says, or the ops that update");
     Say(absl::StrCat(key, " of the run: ", r_.source.origin));

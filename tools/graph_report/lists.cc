@@ -6,6 +6,7 @@
 #include "tally/io/table.h"
 #include "tally/nn/model.h"
 #include "tally/nn/presets.h"
+#include "tally/optim/policy.h"
 #include "tally/tensor/check.h"
 #include "tally/tensor/dtype.h"
 
@@ -86,7 +87,21 @@ std::string DTypesText() {
       table.AddRow({info.name, absl::StrCat(info.bits), "-", "-", real(info.max), "-", "-", "-"});
     }
   }
-  return table.ToString();
+  // What --dtype names, with the bytes a parameter takes by it.
+  Table policies({{"--dtype", Align::kLeft},
+                  {"parameters", Align::kLeft},
+                  {"gradients", Align::kLeft},
+                  {"optimizer state", Align::kLeft},
+                  {"master", Align::kLeft},
+                  {"bytes under adamw", Align::kLeft}});
+  for (const DTypePolicy& p : DTypePolicies()) {
+    constexpr int kMoments = 2;
+    policies.AddRow({p.name, Name(p.parameters), Name(p.gradients), Name(p.state),
+                     p.master ? Name(DType::kF32) : "-",
+                     absl::StrCat(p.Bytes(kMoments), " = ", p.ParameterBytes(), " + ",
+                                  p.GradientBytes(), " + ", p.OptimizerBytes(kMoments))});
+  }
+  return absl::StrCat(table.ToString(), "\n", policies.ToString());
 }
 
 }  // namespace tally

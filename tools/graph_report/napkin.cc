@@ -146,7 +146,7 @@ absl::Status SetNapkin(const Flags& flags, ReportOptions& options) {
   TALLY_RETURN_IF_ERROR(SetRecipe(options.trace.optimizer, o));
   if (flags.given("dtype")) return absl::OkStatus();
   const DTypePolicy* policy = FindPolicy(o.recipe);
-  options.trace.dtype = policy != nullptr ? policy->parameters : DType::kBF16;
+  options.trace.policy = policy != nullptr ? *policy : *FindPolicy("bf16");
   return absl::OkStatus();
 }
 
@@ -162,11 +162,11 @@ absl::StatusOr<NapkinSheet> MakeNapkin(const ReportOptions& options) {
   if (request.mfu > 0) q.mfu = request.mfu;
   if (request.hardware) {
     const Hardware& hardware = *request.hardware;
-    const Peak peak = MatmulPeak(hardware, options.trace.dtype, request.peaks);
+    const Peak peak = MatmulPeak(hardware, options.trace.policy.parameters, request.peaks);
     if (peak.flops > 0) {
       q.peak = peak.flops;
       sheet.peak_name = peak.name;
-      const double sparse = hardware[options.trace.dtype].sparse;
+      const double sparse = hardware[options.trace.policy.parameters].sparse;
       if (sparse > peak.flops) sheet.sparse_peak = sparse;
     }
     q.memory = hardware.memory;

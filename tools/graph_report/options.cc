@@ -49,7 +49,8 @@ Flags MakeFlags(ReportOptions& o, Raw& raw) {
   flags.Integer("batch", &o.trace.batch, 1, int64_t{1} << 40, "sequences a micro-batch");
   flags.Integer("seq", &o.trace.sequence, 0, int64_t{1} << 40,
                 "tokens a sequence; 0: the context, at most 1024");
-  flags.Choice("dtype", &raw.dtype, {"f64", "f32", "bf16", "f16"}, "of parameters and activations");
+  flags.Choice("dtype", &raw.dtype, PolicyNames(),
+               "what is kept in which dtype; --dtypes shows what each name stands for");
   flags.Choice("optimizer", &o.trace.optimizer, OptimizerNames(), "of --phase=train");
   flags.Integer("accumulate", &o.trace.accumulate, 1, 1 << 16,
                 absl::StrCat("micro-batches a step; times the model's blocks, at most ",
@@ -84,14 +85,14 @@ Flags MakeFlags(ReportOptions& o, Raw& raw) {
   flags.Switch("polynomials", &raw.polynomials,
                "FLOPs and bytes at every batch and length; not told: for small graphs");
   flags.Text("sweep", &o.sweep, "AXES",
-             "a row for each combination: 'batch=1,2,4 dtype=f32,bf16 plan=none,sqrt'");
+             "a row for each combination: 'batch=1,2,4 dtype=bf16,mixed plan=none,sqrt'");
   flags.Text("diff", &o.diff, "OTHER", "keys that differ from OTHER: a report.json or a model");
   flags.Group("Other");
   flags.OptionalText("calibrate", &o.calibrate, "FILE", "machine.json",
                      "measure this machine, show it and write it for --hardware=FILE (20 s)");
   flags.Switch("list-models", &o.list_models, "the built-in models");
   flags.Switch("list-hardware", &o.list_hardware, "the accelerators, their rates and sources");
-  flags.Switch("dtypes", &o.dtypes, "the table of dtypes");
+  flags.Switch("dtypes", &o.dtypes, "the tables of dtypes and of what --dtype names");
   flags.Switch("quiet", &o.quiet, "no summary");
   flags.Switch("help", &o.help, "this text");
   flags.Switch("version", &o.version, "the version");
@@ -139,7 +140,7 @@ void SetRun(const Flags& flags, const Raw& raw, ReportOptions& o) {
   o.trace.phase = raw.phase == "forward"    ? TracePhase::kForward
                   : raw.phase == "backward" ? TracePhase::kBackward
                                             : TracePhase::kTrain;
-  o.trace.dtype = *DTypeFromName(raw.dtype);
+  o.trace.policy = *FindPolicy(raw.dtype);
   for (const char* name : kRunFlags) {
     if (flags.given(name)) o.run_flags.push_back(absl::StrCat("--", name));
   }

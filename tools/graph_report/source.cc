@@ -117,18 +117,19 @@ absl::StatusOr<LoadedModel> TraceFamily(const FamilyConfig& family, const TraceO
   loaded.source.batch = trace.batch;
   if (ContextOf(family) > 0) loaded.source.sequence = traced->sequence;
   loaded.source.optimizer = OptimizerOf(trace);
+  loaded.source.policy = trace.policy.name;
   loaded.step = {family, trace, /*recorded=*/false};
   absl::StrAppend(&loaded.source.origin, RunWords(traced_family, trace));
   return loaded;
 }
 
-// The names of the ops that update, without the underscore that says so: what is known of an
+// The names of the ops that update, without what says that they do: all that is known of an
 // optimizer from its graph alone.
 std::string RecordedOptimizer(const Graph& graph) {
   std::set<std::string> ops;
   for (const Node& node : graph.nodes) {
     if (node.phase == Phase::kOptimizer && node.op->kind == OpKind::kUpdate)
-      ops.insert(std::string(absl::StripSuffix(node.op->name, "_")));
+      ops.insert(std::string(absl::StripSuffix(absl::StripSuffix(node.op->name, "_"), "_master")));
   }
   return absl::StrJoin(ops, ", ");
 }
@@ -153,7 +154,7 @@ absl::StatusOr<TraceOptions> Merge(const ReportOptions& options, const ModelConf
   if (config.batch && !given("--batch")) trace.batch = *config.batch;
   if (config.sequence && !given("--seq") && ContextOf(config.family) > 0)
     trace.sequence = *config.sequence;
-  if (config.dtype && !given("--dtype")) trace.dtype = *config.dtype;
+  if (config.policy && !given("--dtype")) trace.policy = *config.policy;
   if (config.optimizer && !given("--optimizer")) trace.optimizer = *config.optimizer;
   if (!given("--accumulate")) trace.accumulate = config.accumulate;
   trace.clip = config.clip;
@@ -249,6 +250,7 @@ absl::StatusOr<LoadedModel> FromFile(ModelFile file, ReportSource source,
                                                               .documents = config->documents,
                                                               .lora = config->lora}));
     if (config->optimizer && !source.optimizer.empty()) source.optimizer = *config->optimizer;
+    if (config->policy) source.policy = config->policy->name;
   }
   if (config) {
     TALLY_ASSIGN_OR_RETURN(TraceOptions trace, Merge(options, *config));
