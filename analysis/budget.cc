@@ -271,7 +271,8 @@ ModelStates StatesOf(const Graph& graph) {
     const StorageId id = static_cast<StorageId>(s);
     const Role role = roles.Of(id, /*read_later=*/false);
     if (role.part > BudgetPart::kMaster) continue;
-    lines.Add(role, roles.DTypeOf(id), id, graph.storages[s].bytes);
+    // One that no value shows (no traced record has it) counts in bytes.
+    lines.Add(role, roles.DTypeOf(id).value_or(DType::kU8), id, graph.storages[s].bytes);
   }
   states.lines = lines.Take(states.parts);
   for (const BudgetLine& line : states.lines) {

@@ -135,11 +135,11 @@ class Writer {
   void Batch() {
     const std::optional<int64_t> batch = r_.source.batch;
     if (s_.split) {
-      Line(absl::StrCat("  the batch moves ", BytesText(s_.split->growing.total()), " of the peak",
-                        batch ? absl::StrCat(" of batch ", *batch) : "", ", and ",
-                        BytesText(s_.split->growth),
-                        " more with one sequence more; the rest is the same at any batch (two "
-                        "records laid beside each other)"));
+      Line(absl::StrCat(
+          "  ", BytesText(s_.split->growing.total()), " of the peak grow with the batch",
+          batch ? absl::StrCat(" (now ", *batch, ")") : "", ", by ", BytesText(s_.split->growth),
+          " with one sequence more; the rest is the same at any batch (two records "
+          "laid beside each other)"));
     } else {
       Line(absl::StrCat("  what grows with the batch is not told: ", s_.split_note));
     }
@@ -229,7 +229,7 @@ class Writer {
         "all-reduce",
         link > 0
             ? absl::StrCat("; at ", FlatRate(link), " each way (", r_.request.hardware->link_name,
-                           "), without latency, none of it hidden behind backward")
+                           "), without latency, hidden behind backward or not")
             : std::string("; --hardware gives the time")));
   }
 

@@ -96,7 +96,10 @@ std::optional<ZeroRemedy> FindZeroRemedy(const Report& report, const std::string
   return std::nullopt;
 }
 
-void SetRemedies(const Report& report, Verdict& verdict) {
+}  // namespace
+
+void AddRecordedRemedies(const Report& report, Verdict& verdict) {
+  verdict.sought = true;
   for (const FitCase& c : verdict.cases) {
     if (c.asked || !c.fits) continue;
     // A plan that recomputes nothing is only freeing sooner: what the recorded program did not do.
@@ -120,6 +123,43 @@ void SetRemedies(const Report& report, Verdict& verdict) {
                                 absl::StrCat(RanksText(ranks, found->options.stage),
                                              c.plan == kRecorded ? "" : ", plan " + c.plan),
                                 std::move(flags), found->peak});
+  }
+}
+
+namespace {
+
+// The second and third line: from the roofline of the request's hardware.
+void SetTime(const Report& report, Verdict& verdict) {
+  if (!report.roofline) return;
+  const RooflineReport& t = *report.roofline;
+  const Bound bound = t.total.bound();
+  if (bound == Bound::kNothing) return;
+  verdict.seconds = t.total.seconds;
+  verdict.bound = Name(bound);
+  std::string& time = verdict.seconds_text;
+  time = absl::StrCat("at least ", SecondsText(t.total.seconds), " a step, node after node");
+  if (const std::optional<double> mfu = t.mfu(t.total.seconds)) {
+    absl::StrAppend(&time, absl::StrFormat(", MFU at most %.1f %% of %s (%s)", 100 * *mfu,
+                                           FlopRateText(t.peak.flops), t.peak.name));
+  }
+  const std::optional<ZeroReport>& rank = report.budget.rank;
+  if (rank && t.hardware.link > 0) {
+    absl::StrAppend(&time, "; to send ", BytesText(rank->sent()), " takes ",
+                    SecondsText(static_cast<double>(rank->sent()) / t.hardware.link),
+                    absl::StrFormat(" at %.4g GB/s, hidden or not", t.hardware.link / 1e9));
+  }
+  if (report.run) {
+    absl::StrAppend(&time, "; ", ToGrouped(*report.request.tokens), " tokens in ",
+                    absl::StrFormat("%.4g days", report.run->seconds / 86'400));
+  }
+  verdict.bound_text =
+      absl::StrCat(verdict.bound, ": contractions take at least ", SecondsText(t.total.sums.matmul),
+                   ", other FLOPs ", SecondsText(t.total.sums.vector), ", memory traffic ",
+                   SecondsText(t.total.sums.memory), "; ", ToGrouped(t.total.compute_bound),
+                   " nodes are compute-bound, ", ToGrouped(t.total.memory_bound), " memory-bound");
+  if (t.unpriced != 0) {
+    absl::StrAppend(&verdict.bound_text, "; without ", ToGrouped(t.unpriced),
+                    " FLOPs for which no rate is published");
   }
 }
 
@@ -197,6 +237,7 @@ class Writer {
                         " for activations, inputs and the rest; the peak is ",
                         BytesText(peak - usable), " over"));
     }
+    if (v_.remedies.empty() && !v_.sought) return;
     if (v_.remedies.empty()) {
       Line(
           absl::StrCat("  nothing that was tried makes it fit: no plan, no smaller batch or dtype, "
@@ -265,7 +306,7 @@ Verdict MakeVerdict(const Report& report) {
   Verdict verdict;
   SetMemory(report.request, verdict);
   SetCases(report, verdict);
-  if (verdict.fits == false) SetRemedies(report, verdict);
+  SetTime(report, verdict);
   return verdict;
 }
 

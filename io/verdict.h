@@ -59,6 +59,7 @@ struct Verdict {
   std::optional<double> seconds;  // of a step, at least
   std::string bound;              // "compute", "memory"; "" where no device was given
   std::string seconds_text, bound_text;  // the second and third line, without what they are of
+  bool sought = false;                   // remedies were looked for
   std::vector<Remedy> remedies;          // where it does not fit; smallest change first
   std::vector<FitAnswer> largest;        // of --fit
 
@@ -68,9 +69,11 @@ struct Verdict {
   }
 };
 
-// From the report, its budget and its request: cases, and of the remedies plans and ZeRO. Those
-// that take another trace (batch, dtype) are added by whoever can make one.
+// From the report, its budget, its roofline and its request: all but the remedies and `largest`.
 Verdict MakeVerdict(const Report& report);
+
+// Remedies that the record tells: its plans, and ZeRO. Others take another trace.
+void AddRecordedRemedies(const Report& report, Verdict& verdict);
 
 // The lines that begin the summary: three, and where it does not fit why, and what helps.
 std::string VerdictText(const Report& report);

@@ -1,6 +1,7 @@
 // Every analysis takes every graph that Verify lets pass.
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 
 #include "tally/analysis/cost_report.h"
 #include "tally/analysis/memory.h"
@@ -8,6 +9,7 @@
 #include "tally/analysis/residuals.h"
 #include "tally/analysis/split.h"
 #include "tally/analysis/verify.h"
+#include "tally/analysis/zero.h"
 #include "tally/io/graph_text.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -15,9 +17,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const absl::StatusOr<tally::Graph> graph = tally::ParseGraphText(text);
   if (!graph.ok() || !tally::Verify(*graph).ok()) return 0;
   tally::AnalyzeCost(*graph);
-  tally::AnalyzeMemory(*graph);
+  if (tally::AnalyzeMemory(*graph).peak_bytes != tally::BudgetOf(*graph).peak_bytes) std::abort();
   tally::ListResiduals(*graph);
   tally::ProveSplit(*graph);
-  tally::PlanSqrt(*graph);
+  const tally::Plan plan = tally::PlanSqrt(*graph);
+  const tally::Budget budget = tally::BudgetOf(*graph, plan);
+  if (budget.parts.total() != budget.peak_bytes) std::abort();
+  const tally::ZeroReport rank = tally::ApplyZero(*graph, {.ranks = 3, .stage = 3});
+  if (rank.parts.total() != rank.peak_bytes) std::abort();
   return 0;
 }

@@ -14,6 +14,7 @@ namespace {
 
 constexpr char kRecorded[] = "recorded";
 constexpr int64_t kMostBatch = int64_t{1} << 30;
+constexpr int64_t kMostRemedyBlocks = 2'000;  // of a trace that is only tried
 
 // The step of a report traced again with something changed.
 class Tracer {
@@ -79,7 +80,7 @@ absl::StatusOr<bool> AddMicroBatches(const Tracer& tracer, const std::string& pl
     TraceOptions trace = tracer.trace();
     trace.batch = batch / parts;
     trace.accumulate *= parts;
-    if (trace.accumulate * BlocksOf(tracer.family()) > kMostBlocks) break;
+    if (trace.accumulate * BlocksOf(tracer.family()) > kMostRemedyBlocks) break;
     TALLY_ASSIGN_OR_RETURN(const int64_t peak, tracer.Peak(trace, plan));
     if (peak > *verdict.usable()) continue;
     verdict.remedies.push_back(
@@ -196,6 +197,7 @@ absl::StatusOr<Report> LoadWholeReport(const std::string& model, const ReportOpt
   std::optional<TracedStep> step;
   TALLY_ASSIGN_OR_RETURN(Report report, LoadReport(model, options, &step));
   TALLY_RETURN_IF_ERROR(AddAllSizes(step, options.polynomials, report));
+  if (report.verdict.fits == false) AddRecordedRemedies(report, report.verdict);
   if (!step || step->recorded) {
     if (options.fit.empty()) return report;
     return absl::InvalidArgumentError(absl::StrCat(
