@@ -64,6 +64,7 @@ TEST_F(GraphReportNapkin, KnowsTheRecipesOfPolicies) {
   EXPECT_EQ(bytes("mixed-f32grad"), 2 + 4 + 12);
   EXPECT_EQ(bytes("mixed --optimizer=sgd"), 2 + 2 + 4);
   EXPECT_EQ(bytes("bf16-f32opt --optimizer=sgd-momentum"), 2 + 2 + 4);
+  EXPECT_EQ(bytes("bf16-f32opt --optimizer=adagrad"), 2 + 2 + 4);
 }
 
 TEST_F(GraphReportNapkin, TakesMemoryAsGiven) {
