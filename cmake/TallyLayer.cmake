@@ -13,7 +13,8 @@ function(tally_layer name)
     target_link_libraries(${target} PRIVATE ${ARG_PRIVATE})
     if(name STREQUAL "ops")
       # Its loops take roots: where sqrt may set errno they are not vectorised.
-      set_source_files_properties(ops/optimizer_step.cc PROPERTIES COMPILE_OPTIONS -fno-math-errno)
+      set_source_files_properties(ops/adam_step.cc ops/rmsprop_step.cc PROPERTIES
+        COMPILE_OPTIONS -fno-math-errno)
     endif()
     if("hwy::hwy" IN_LIST ARG_PRIVATE)
       # AVX-512, AVX2 and, for what is older, scalar code: vectors without FMA are not worth a kernel.
