@@ -186,12 +186,17 @@ class Writer {
                           BytesText(v_.cases[0].peak));
     }
     std::vector<std::string> parts;
+    std::string otherwise;  // a plan that was not asked for, and fits
     for (const FitCase& c : v_.cases) {
       if (c.plan == "none" && c.peak == v_.cases[0].peak && !c.asked) continue;
       parts.push_back(absl::StrCat(BytesText(c.peak), " ", AsPlan(c.plan)));
+      if (c.fits && !c.asked && otherwise.empty()) otherwise = AsPlan(c.plan);
     }
-    return absl::StrCat(*v_.fits ? "yes: " : "NO: ", "peak", Of(), " ", absl::StrJoin(parts, ", "),
-                        "; usable ", BytesText(*v_.usable()),
+    const std::string answer = *v_.fits            ? "yes"
+                               : otherwise.empty() ? "NO"
+                                                   : absl::StrCat("not as asked, but ", otherwise);
+    return absl::StrCat(answer, ": peak", Of(), " ", absl::StrJoin(parts, ", "), "; usable ",
+                        BytesText(*v_.usable()),
                         *v_.fits ? absl::StrCat(", ", BytesText(*v_.usable() - AskedPeak()),
                                                 " to spare ", AsPlan(v_.fits_as))
                                  : "");

@@ -84,8 +84,7 @@ absl::StatusOr<bool> AddMicroBatches(const Tracer& tracer, const std::string& pl
     TALLY_ASSIGN_OR_RETURN(const int64_t peak, tracer.Peak(trace, plan));
     if (peak > *verdict.usable()) continue;
     verdict.remedies.push_back(
-        {"micro-batches",
-         absl::StrCat("the same step in ", trace.accumulate, " micro-batches of ", trace.batch),
+        {"micro-batches", absl::StrCat(trace.accumulate, " micro-batches of ", trace.batch),
          absl::StrCat("--batch=", trace.batch, " --accumulate=", trace.accumulate,
                       PlanFlag(verdict, plan)),
          peak});
@@ -127,8 +126,8 @@ absl::Status AddDTypes(const Tracer& tracer, const std::vector<std::string>& pla
     for (const std::string& plan : plans) {
       TALLY_ASSIGN_OR_RETURN(const int64_t peak, tracer.Peak(trace, plan));
       if (peak > *verdict.usable()) continue;
-      verdict.remedies.push_back(
-          {"dtype", policy.about, absl::StrCat("--dtype=", name, PlanFlag(verdict, plan)), peak});
+      verdict.remedies.push_back({"dtype", absl::StrCat("dtype policy ", name),
+                                  absl::StrCat("--dtype=", name, PlanFlag(verdict, plan)), peak});
       return absl::OkStatus();
     }
   }
