@@ -128,6 +128,25 @@ void AddRecordedRemedies(const Report& report, Verdict& verdict) {
 
 namespace {
 
+// The run at its MFU, and where that asks for more than `floor` seconds a step allow.
+void AddRun(const Report& report, double floor, std::string& time) {
+  const double days = report.run->seconds / 86'400;
+  absl::StrAppend(&time, "; ", ToGrouped(*report.request.tokens), " tokens on ",
+                  ToGrouped(report.request.gpus), report.request.gpus == 1 ? " GPU" : " GPUs",
+                  absl::StrFormat(" in %.4g days", days));
+  if (report.request.mfu > 0)
+    absl::StrAppend(&time, absl::StrFormat(" at the MFU of %.4g", report.request.mfu));
+  if (report.proof.tokens == 0) return;
+  const double steps =
+      static_cast<double>(*report.request.tokens) /
+      (static_cast<double>(report.proof.tokens) * static_cast<double>(report.request.gpus));
+  const double least = steps * floor / 86'400;
+  if (least > days * (1 + 1e-9)) {
+    absl::StrAppend(&time, absl::StrFormat(", which is out of reach: steps of %s take %.4g days",
+                                           SecondsText(floor), least));
+  }
+}
+
 // The second and third line: from the roofline of the request's hardware.
 void SetTime(const Report& report, Verdict& verdict) {
   if (!report.roofline) return;
@@ -135,31 +154,42 @@ void SetTime(const Report& report, Verdict& verdict) {
   const Bound bound = t.total.bound();
   if (bound == Bound::kNothing) return;
   verdict.seconds = t.total.seconds;
-  verdict.bound = Name(bound);
   std::string& time = verdict.seconds_text;
   time = absl::StrCat("at least ", SecondsText(t.total.seconds), " a step, node after node");
   if (const std::optional<double> mfu = t.mfu(t.total.seconds)) {
     absl::StrAppend(&time, absl::StrFormat(", MFU at most %.1f %% of %s (%s)", 100 * *mfu,
                                            FlopRateText(t.peak.flops), t.peak.name));
   }
+  // What is judged to fit is not the step as recorded: say what that costs.
+  if (const Plan* plan = PlanNamed(report, verdict.fits_as); plan != nullptr) {
+    absl::StrAppend(&time, "; under plan ", plan->name, " ", SecondsText(PlanSeconds(t, *plan)));
+  }
+  double floor = t.total.seconds;
   const std::optional<ZeroReport>& rank = report.budget.rank;
   if (rank && t.hardware.link > 0) {
-    absl::StrAppend(&time, "; to send ", BytesText(rank->sent()), " takes ",
-                    SecondsText(static_cast<double>(rank->sent()) / t.hardware.link),
+    const double sending = static_cast<double>(rank->sent()) / t.hardware.link;
+    floor = std::max(floor, sending);
+    absl::StrAppend(&time, "; to send ", BytesText(rank->sent()), " takes ", SecondsText(sending),
                     absl::StrFormat(" at %.4g GB/s, hidden or not", t.hardware.link / 1e9));
   }
-  if (report.run) {
-    absl::StrAppend(&time, "; ", ToGrouped(*report.request.tokens), " tokens in ",
-                    absl::StrFormat("%.4g days", report.run->seconds / 86'400));
+  if (rank && report.request.zero > 0) {
+    absl::StrAppend(&time, "; the update is counted whole, a rank's is 1/", report.request.gpus,
+                    " of it");
   }
+  if (report.run) AddRun(report, floor, time);
+  if (t.unpriced != 0) {
+    verdict.bound_text = absl::StrCat("not known: no rate is published for ", ToGrouped(t.unpriced),
+                                      " FLOPs of the step");
+    return;
+  }
+  verdict.bound = Name(bound);
   verdict.bound_text =
       absl::StrCat(verdict.bound, ": contractions take at least ", SecondsText(t.total.sums.matmul),
                    ", other FLOPs ", SecondsText(t.total.sums.vector), ", memory traffic ",
                    SecondsText(t.total.sums.memory), "; ", ToGrouped(t.total.compute_bound),
                    " nodes are compute-bound, ", ToGrouped(t.total.memory_bound), " memory-bound");
-  if (t.unpriced != 0) {
-    absl::StrAppend(&verdict.bound_text, "; without ", ToGrouped(t.unpriced),
-                    " FLOPs for which no rate is published");
+  if (floor > t.total.seconds) {
+    absl::StrAppend(&verdict.bound_text, "; the link holds up all of it, even where it is hidden");
   }
 }
 
@@ -208,7 +238,7 @@ class Writer {
   }
 
   static std::string NoDevice(const char* what) {
-    return absl::StrCat("not known: say --hardware=h100, say, for ", what);
+    return absl::StrCat("not known: say --hardware=h100, or another, for ", what);
   }
 
   std::string Of() const {
@@ -252,7 +282,7 @@ class Writer {
     }
     Line("  what makes it fit, each computed:");
     Table table({{"", Align::kLeft},
-                 {"flags", Align::kLeft},
+                 {"flags", Align::kRight},  // these are never shortened: they are to be copied
                  {"peak, bytes", Align::kRight},
                  {"", Align::kLeft}});
     for (const Remedy& remedy : v_.remedies) {
@@ -290,7 +320,9 @@ class Writer {
     if (!f.falls.empty())
       absl::StrAppend(&text, "; larger ones may fit again: ", f.falls);
     else
-      absl::StrAppend(&text, " (", f.probes.size(), " traces, peaks never falling)");
+      absl::StrAppend(
+          &text, " (", f.probes.size(),
+          f.probes.size() == 1 ? " trace, peaks never falling)" : " traces, peaks never falling)");
     return text;
   }
 
