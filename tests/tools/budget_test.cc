@@ -196,6 +196,16 @@ TEST_F(Verdicts, SayWhatIsMissing) {
               HasSubstr("a recorded graph alone"));
 }
 
+TEST_F(Verdicts, FitAFileThatSaysItsModel) {
+  SaveSmall("with.bin", SmallConfig());
+  const std::string fit = " --fit=batch --memory=1MB --reserve=0";
+  const auto largest = [&](const std::string& model) {
+    return ReportOf(model + fit).Find("verdict")->Find("largest")->Dump();
+  };
+  EXPECT_THAT(largest("with.bin"), HasSubstr("\"fits\""));
+  EXPECT_EQ(largest("with.bin"), largest("mlp:16,64,16"));
+}
+
 TEST_F(Verdicts, RefuseFlagsThatSayNothing) {
   const std::pair<const char*, const char*> cases[] = {
       {"gpt2 --memory=0", "nothing fits in that"},

@@ -209,12 +209,15 @@ absl::Status CheckTensors(const ModelFile& file, const ModelConfig& config) {
 
 absl::StatusOr<LoadedModel> FromFile(ModelFile file, ReportSource source,
                                      const ReportOptions& options) {
+  // What asks for a step other than the recorded one.
+  std::vector<std::string> asking = options.run_flags;
+  if (!options.fit.empty()) asking.push_back("--fit");
   std::optional<ModelConfig> config;
   if (!file.config_json.empty()) {
     absl::StatusOr<ModelConfig> parsed = ParseModelConfig(file.config_json);
     if (parsed.ok()) config = *std::move(parsed);
     // A graph can be reported without it.
-    else if (!file.graph || !options.run_flags.empty())
+    else if (!file.graph || !asking.empty())
       return Malformed(
           absl::Status(parsed.status().code(),
                        absl::StrCat(file.path, ": \"tally.config\": ", parsed.status().message())));
@@ -222,14 +225,14 @@ absl::StatusOr<LoadedModel> FromFile(ModelFile file, ReportSource source,
   source.format = file.format;
   if (config)
     absl::StrAppend(&source.format, " with ", WithArticle(FamilyName(config->family)), " config");
-  if (config && (!options.run_flags.empty() || !file.graph)) {
-    source.origin = file.graph ? absl::StrCat("traced again on meta for ",
-                                              absl::StrJoin(options.run_flags, " "))
-                               : "traced on meta from its config";
+  if (config && (!asking.empty() || !file.graph)) {
+    source.origin = file.graph
+                        ? absl::StrCat("traced again on meta for ", absl::StrJoin(asking, " "))
+                        : "traced on meta from its config";
     TALLY_RETURN_IF_ERROR(CheckTensors(file, *config));
     TALLY_ASSIGN_OR_RETURN(const TraceOptions trace, Merge(options, *config));
     absl::StatusOr<LoadedModel> loaded = TraceFamily(config->family, trace, std::move(source));
-    if (loaded.ok() || !options.run_flags.empty()) return loaded;
+    if (loaded.ok() || !asking.empty()) return loaded;
     return Malformed(absl::Status(absl::StatusCode::kDataLoss,
                                   absl::StrCat(file.path, ": ", loaded.status().message())));
   }
