@@ -1,5 +1,6 @@
 #include "tally/tools/common/calibrate_cases.h"
 
+#include <algorithm>
 #include <initializer_list>
 #include <utility>
 
@@ -122,7 +123,9 @@ void AddRows(Builder& b, int64_t r, int64_t c) {
   b.Add("rms_norm", "", {b.X(x), b.X({c})});
   b.Add("rms_norm_grad", "", {b.X(x), b.X(x), b.State({r}), b.X({c})});
   b.Add("rms_norm_param_grad", "", {b.X(x), b.X(x), b.State({r})});
-  b.Add("rope", "axis=0", {b.X({r, c / 16, 16})});
+  // Heads as models have them: of narrow ones a row is mostly its call.
+  const int64_t head = std::clamp<int64_t>(c / 4, 16, 128);
+  b.Add("rope", "axis=0", {b.X({r, c / head, head})});
   b.Add("dropout", "", {b.X(x)});
   b.Add("dropout_grad", "", {b.X(x), b.Mask(x)});
 }
