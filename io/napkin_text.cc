@@ -100,7 +100,7 @@ class Writer {
                       " FLOP/s = ", PowerText(*a_.seconds), " s = ", TimeText(*a_.seconds)));
     const double hours = *a_.gpu_seconds / kSecondsPerHour;
     Line(absl::StrCat(
-        GpusText(q_.gpus), " x ", TimeText(*a_.seconds), " = ",
+        GpusText(q_.gpus), " x ", PowerText(*a_.seconds), " s = ",
         hours < 1e15 ? absl::StrCat(hours < 100 ? absl::StrFormat("%.4g", hours)
                                                 : ToGrouped(Count(std::llround(hours))))
                      : PowerText(hours),

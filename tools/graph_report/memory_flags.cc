@@ -27,7 +27,7 @@ void AddMemoryFlags(Flags& flags, MemoryTexts* texts) {
   flags.Text("fit", &texts->fit, "batch|seq",
              "the largest that fits, proven by the traces of it and of one more");
   flags.Switch("check-fits", &texts->check_fits,
-               "exit 1 unless it fits: as recorded, or under one of the plans of --plan");
+               "exit 1 unless it fits: as recorded, or, where --plan is given, under one of its plans");
 }
 
 absl::Status SetMemory(const Flags& flags, const MemoryTexts& texts, ReportRequest* request) {
