@@ -78,7 +78,7 @@ class Writer {
     std::string run = absl::StrCat("phase ", r_.phase);
     if (s.batch) absl::StrAppend(&run, ", batch ", *s.batch);
     if (s.sequence) absl::StrAppend(&run, " x sequence ", *s.sequence);
-    absl::StrAppend(&run, ", ", ToGrouped(p_.tokens), " tokens");
+    absl::StrAppend(&run, ", ", ToGrouped(p_.tokens), p_.tokens == 1 ? " token" : " tokens");
     if (!r_.dtype.empty()) absl::StrAppend(&run, ", ", r_.dtype);
     if (!s.optimizer.empty()) absl::StrAppend(&run, ", ", s.optimizer);
     Line(run);

@@ -342,7 +342,7 @@ absl::StatusOr<LoadedModel> LoadModel(const std::string& model, const ReportOpti
     return absl::DataLossError(absl::StrCat(Quoted(model), ": no such file or folder"));
   }
   return absl::InvalidArgumentError(
-      absl::StrCat(builtin.status().message(), ", and no such file; --list-models shows all"));
+      absl::StrCat("no such file, and ", builtin.status().message(), " (--list-models shows all)"));
 }
 
 absl::StatusOr<Report> LoadReport(const std::string& model, const ReportOptions& options,
