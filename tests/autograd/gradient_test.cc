@@ -7,6 +7,7 @@
 #include "tally/autograd/tape.h"
 #include "tally/ops/apply.h"
 #include "tally/ops/ops.h"
+#include "tally/tests/error_of.h"
 
 namespace tally {
 namespace {
@@ -16,16 +17,6 @@ using ::testing::HasSubstr;
 
 Tensor F64(const std::vector<double>& values, const Shape& shape) {
   return Tensor::FromVector(values, shape);
-}
-
-template <typename Fn>
-std::string ErrorOf(Fn fn) {
-  try {
-    fn();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "nothing was thrown";
 }
 
 int CountOps(const Graph& graph, const std::string& name, Phase phase) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "tally/ops/ops.h"
+#include "tally/tests/error_of.h"
 
 namespace tally {
 namespace {
@@ -20,17 +21,6 @@ std::vector<std::string> OpNames(const Graph& graph) {
   std::vector<std::string> names;
   for (const Node& node : graph.nodes) names.push_back(node.op->name);
   return names;
-}
-
-// The message of the Error that `fn` throws.
-template <typename Fn>
-std::string ErrorOf(Fn fn) {
-  try {
-    fn();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "nothing was thrown";
 }
 
 TEST(Tape, RecordsOpsInOrderWithTheirOperands) {

@@ -6,6 +6,7 @@
 #include "tally/io/machine_json.h"
 #include "tally/io/model_config.h"
 #include "tally/tests/io/sample_graph.h"
+#include "tally/tests/measured_product.h"
 
 namespace tally {
 namespace {
@@ -54,19 +55,10 @@ std::string MachineSeed() {
   Calibration machine;
   machine.processor = "a processor";
   machine.bandwidth = {{32768, 6e10}, {8e7, 1.6e10}};
-  Sample product, row;
-  product.work = {.op = "matmul",
-                  .form = "NN",
-                  .flops = 524288,
-                  .reuse = {64, 64, 64},
-                  .products = 1,
-                  .elements = 12288,
-                  .bytes = 49152,
-                  .least_bytes = 49152};
-  product.seconds = 7e-6;
+  Sample row;
   row.work = {.op = "softmax", .elements = 8192, .bytes = 32768, .least_bytes = 32768};
   row.seconds = 4e-6;
-  machine.samples = {product, row};
+  machine.samples = {MeasuredProduct(7e-6), row};
   return MachineText(machine);
 }
 

@@ -16,22 +16,13 @@
 #include "tally/optim/rmsprop.h"
 #include "tally/optim/sgd.h"
 #include "tally/tensor/random.h"
+#include "tally/tests/error_of.h"
 
 namespace tally {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-template <typename Fn>
-std::string ErrorOf(Fn fn) {
-  try {
-    fn();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "nothing was thrown";
-}
 
 struct Case {
   std::string name;

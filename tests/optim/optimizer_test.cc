@@ -12,22 +12,13 @@
 #include "tally/optim/clip.h"
 #include "tally/optim/schedule.h"
 #include "tally/optim/sgd.h"
+#include "tally/tests/error_of.h"
 
 namespace tally {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-template <typename Fn>
-std::string ErrorOf(Fn fn) {
-  try {
-    fn();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "nothing was thrown";
-}
 
 Tensor Vector(const std::vector<double>& values) {
   return Tensor::FromVector(values, {static_cast<int64_t>(values.size())});

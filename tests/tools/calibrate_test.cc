@@ -1,5 +1,6 @@
 // What --calibrate measures. No test looks at how long anything took.
 #include "tally/tools/common/calibrate.h"
+#include "tally/tests/measured_product.h"
 
 #include <cmath>
 #include <set>
@@ -40,19 +41,10 @@ TEST(CalibrationCases, TimeEveryOp) {
 TEST(CalibrationCases, EveryOpHasATimeByFallbackToo) {
   Calibration calibration;
   calibration.bandwidth = {{1e5, 5e10}, {1e8, 1e10}};
-  Sample add, product;
+  Sample add;
   add.work = {.op = "add", .elements = 3e4, .bytes = 1.2e5, .least_bytes = 1.2e5, .other = 1e4};
   add.seconds = 3e-6;
-  product.work = {.op = "matmul",
-                  .form = "NN",
-                  .flops = 524288,
-                  .reuse = {64, 64, 64},
-                  .products = 1,
-                  .elements = 12288,
-                  .bytes = 49152,
-                  .least_bytes = 49152};
-  product.seconds = 1e-5;
-  calibration.samples = {add, product};
+  calibration.samples = {add, MeasuredProduct(1e-5)};
   const Speeds speeds(calibration);
   for (const CalibrationCase& c : CalibrationCases()) {
     const Graph graph = Recorded(c);

@@ -1,6 +1,7 @@
 // --hardware=FILE and --calibrate of graph-report. Nothing here measures.
 #include "graph_report_run.h"
 #include "tally/io/machine_json.h"
+#include "tally/tests/measured_product.h"
 
 namespace tally {
 namespace {
@@ -19,19 +20,10 @@ class MachineFlags : public GraphReport {
     machine.processor = "a processor";
     machine.memory = 8'000'000'000;
     machine.bandwidth = {{1e3, 1e12}, {1e8, 2e10}};
-    Sample add, product;
+    Sample add;
     add.work = {.op = "add", .elements = 30, .bytes = 120, .least_bytes = 120, .other = 10};
     add.seconds = 1e-6;
-    product.work = {.op = "matmul",
-                    .form = "NN",
-                    .flops = 524288,
-                    .reuse = {64, 64, 64},
-                    .products = 1,
-                    .elements = 12288,
-                    .bytes = 49152,
-                    .least_bytes = 49152};
-    product.seconds = 524288 / 10e9;
-    machine.samples = {add, product};
+    machine.samples = {add, MeasuredProduct(524288 / 10e9)};
     ASSERT_TRUE(SaveMachine(Path("machine.json").string(), machine).ok());
   }
 };
