@@ -2,7 +2,8 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "tally/autograd/tape.h"
+#include "tally/autograd/gradient_walk.h"
+#include "tally/autograd/read_sets.h"
 #include "tally/ops/apply.h"
 #include "tally/ops/binary.h"
 #include "tally/ops/copy.h"
@@ -11,128 +12,10 @@
 
 namespace tally {
 
-class GradientWalk {
- public:
-  GradientWalk(Tape& tape, const GradientOptions& options)
-      : tape_(tape),
-        retain_(options.retain || options.create_graph),
-        create_graph_(options.create_graph),
-        dtype_(options.dtype),
-        saved_tracking_(tape.tracking_),
-        saved_scope_(CurrentContext().scope) {}
-  ~GradientWalk() {
-    tape_.tracking_ = saved_tracking_;
-    CurrentContext().scope = saved_scope_;
-  }
-
-  Tensors Run(const Tensor& loss, absl::Span<const Tensor> wrt, const Tensor& seed);
-
- private:
-  const Graph& graph() const { return tape_.graph_; }
-  std::string Describe(NodeId n) const;
-  void MarkActive(ValueId loss, absl::Span<const ValueId> wrt);
-  void ListCompletions(ValueId loss, absl::Span<const ValueId> wrt);
-  void CastComplete(NodeId n);
-  void FreeDeadBranches();
-  static void CheckSeed(const Tensor& loss, const Tensor& seed);
-  void Walk(NodeId from);
-  bool TakeCotangents(const Node& node);
-  void LoadResiduals(NodeId n, const Node& node);
-  void RunRules(NodeId n, const Node& node);
-  void RunRule(NodeId n, const Node& node, const GradRule& rule, GradArgs::Data& data);
-  void CheckResult(const Tensor& g, ValueId v, NodeId n) const;
-  void Accumulate(ValueId v, Tensor g);
-  Tensor Owned(Tensor g, const Tensor& of) const;
-  TensorSpec SpecOf(const Tensor& of) const;
-
-  Tape& tape_;
-  const bool retain_;
-  const bool create_graph_;
-  const std::optional<DType> dtype_;
-  const bool saved_tracking_;
-  const ScopeId saved_scope_;
-  // Per value below the loss: on the way from the loss to something asked for.
-  std::vector<uint8_t> wanted_, active_;
-  std::vector<uint8_t> asked_;
-  std::vector<Tensor> cotangents_;
-  // Where a dtype is asked for: the nodes after which the gradient of a value is complete, the next
-  // one last.
-  std::vector<std::pair<NodeId, ValueId>> complete_;
-  absl::InlinedVector<Tensor, 8> in_, out_, dy_;
-  absl::InlinedVector<bool, 8> needs_;
-};
-
 std::string GradientWalk::Describe(NodeId n) const {
   const Node& node = graph().nodes[n];
   const std::string scope = graph().ScopePath(node.scope);
   return absl::StrCat("node ", n, " (", node.op->name, scope.empty() ? "" : " in ", scope, ")");
-}
-
-// wanted: something asked for lies below. active: wanted, and the loss depends on it.
-void GradientWalk::MarkActive(ValueId loss, absl::Span<const ValueId> wrt) {
-  wanted_.assign(loss + 1, 0);
-  active_.assign(loss + 1, 0);
-  asked_.assign(loss + 1, 0);
-  NodeId first = graph().values[loss].producer + 1;
-  for (ValueId v : wrt) {
-    if (v > loss) continue;
-    wanted_[v] = asked_[v] = 1;
-    // A leaf may appear before its first reader; a made value's readers come after its producer.
-    first =
-        graph().values[v].producer == kNone ? 0 : std::min(first, graph().values[v].producer + 1);
-  }
-  for (NodeId n = first; n <= graph().values[loss].producer; ++n) {
-    if (!tape_.states_[n].needs) continue;
-    const Node& node = graph().nodes[n];
-    const absl::Span<const ValueId> in = graph().in(node);
-    for (size_t i = 0; i < in.size(); ++i) {
-      if (!wanted_[in[i]] || node.op->no_gradient.Contains(static_cast<int>(i))) continue;
-      for (ValueId o : graph().out(node)) {
-        if (o <= loss && tape_.needs_[o]) wanted_[o] = 1;
-      }
-      break;
-    }
-  }
-  active_[loss] = wanted_[loss];
-  for (NodeId n = graph().values[loss].producer; n >= 0; --n) {
-    if (!tape_.states_[n].needs) continue;
-    const Node& node = graph().nodes[n];
-    bool reached = false;
-    for (ValueId o : graph().out(node)) reached |= o <= loss && active_[o];
-    if (!reached) continue;
-    const absl::Span<const ValueId> in = graph().in(node);
-    for (size_t i = 0; i < in.size(); ++i) {
-      if (wanted_[in[i]] && !node.op->no_gradient.Contains(static_cast<int>(i))) active_[in[i]] = 1;
-    }
-  }
-}
-
-// Complete: no node below adds to it, and the one that made its value has taken it in the value's
-// own dtype.
-void GradientWalk::ListCompletions(ValueId loss, absl::Span<const ValueId> wrt) {
-  std::vector<NodeId> at(loss + 1, kNone);
-  for (NodeId n = graph().values[loss].producer; n >= 0; --n) {
-    if (!tape_.states_[n].needs) continue;
-    const Node& node = graph().nodes[n];
-    bool reached = false;
-    for (ValueId o : graph().out(node)) {
-      if (o > loss || !active_[o]) continue;
-      reached = true;
-      if (asked_[o]) at[o] = n;
-    }
-    if (!reached) continue;
-    const absl::Span<const ValueId> in = graph().in(node);
-    for (size_t i = 0; i < in.size(); ++i) {
-      if (in[i] > loss || !asked_[in[i]] || !active_[in[i]]) continue;
-      if (!node.op->no_gradient.Contains(static_cast<int>(i))) at[in[i]] = n;
-    }
-  }
-  for (ValueId v : wrt) {
-    if (v > loss || !asked_[v] || at[v] == kNone) continue;
-    if (graph().values[v].spec.dtype != *dtype_) complete_.emplace_back(at[v], v);
-  }
-  std::sort(complete_.begin(), complete_.end());
-  complete_.erase(std::unique(complete_.begin(), complete_.end()), complete_.end());
 }
 
 void GradientWalk::CastComplete(NodeId n) {
@@ -143,19 +26,6 @@ void GradientWalk::CastComplete(NodeId n) {
     ScopedPhase phase(Phase::kBackward, n);
     CurrentContext().scope = graph().nodes[n].scope;
     g = Cast(g, *dtype_);
-  }
-}
-
-void GradientWalk::FreeDeadBranches() {
-  for (NodeId n = 0; n < static_cast<NodeId>(graph().nodes.size()); ++n) {
-    const Tape::NodeState& state = tape_.states_[n];
-    if (!state.needs || state.released) continue;
-    const Node& node = graph().nodes[n];
-    bool leads = false;
-    for (ValueId o : graph().out(node)) {
-      leads |= o < static_cast<ValueId>(active_.size()) && active_[o];
-    }
-    if (!leads) tape_.ReleaseResiduals(n);
   }
 }
 
@@ -201,6 +71,21 @@ void GradientWalk::LoadResiduals(NodeId n, const Node& node) {
   out_.clear();
   in_.resize(node.num_in);
   out_.resize(node.num_out);
+  if (state.in_tree) {
+    // The recorded reads of a node are those that a rule could want; here only what will be read is
+    // worth making.
+    const ReadSet reads = ReadsOf(node);
+    const auto load = [&](unsigned bits, const auto& ids, auto& tensors) {
+      for (; bits != 0; bits &= bits - 1) {
+        const int i = __builtin_ctz(bits);
+        const ValueId v = (graph().*ids)(node)[i];
+        tensors[i] = replay_.Read(n, v);
+      }
+    };
+    load(reads.in(), &Graph::in, in_);
+    load(reads.out(), &Graph::out, out_);
+    return;
+  }
   uint32_t next = state.residual;
   const auto load = [&](int operand, bool output) {
     const Tape::Residual& r = tape_.residuals_[next++];
@@ -267,7 +152,7 @@ void GradientWalk::RunRule(NodeId n, const Node& node, const GradRule& rule, Gra
     }
     Tensor g = std::move(grads[next++]);
     if (!needs_[i]) continue;
-    const ValueId v = graph().in(node)[i];
+    const ValueId v = tape_.OriginalOf(graph().in(node)[i]);
     CheckResult(g, v, n);
     Accumulate(v, std::move(g));
   }
@@ -282,7 +167,7 @@ void GradientWalk::RunRules(NodeId n, const Node& node) {
   for (ValueId v : in) {
     spec_copies.push_back(graph().values[v].spec);
     in_specs.push_back(&spec_copies.back());
-    needs_.push_back(active_[v] != 0);
+    needs_.push_back(IsActive(v));
   }
   for (ValueId v : graph().out(node)) {
     spec_copies.push_back(graph().values[v].spec);
@@ -314,12 +199,14 @@ void GradientWalk::Walk(NodeId from) {
   for (NodeId n = from; n >= 0; --n) {
     if (!tape_.states_[n].needs) continue;
     const Node node = graph().nodes[n];  // a copy: rules append to the record
+    const bool in_tree = tape_.states_[n].in_tree;
     if (!TakeCotangents(node)) {
+      if (in_tree) replay_.Done(n);
       CastComplete(n);
       continue;
     }
     bool any = false;
-    for (ValueId v : graph().in(node)) any |= active_[v] != 0;
+    for (ValueId v : graph().in(node)) any |= IsActive(v);
     if (any) {
       LoadResiduals(n, node);
       ScopedPhase phase(Phase::kBackward, n);
@@ -330,9 +217,11 @@ void GradientWalk::Walk(NodeId from) {
     dy_.clear();
     in_.clear();
     out_.clear();
+    if (in_tree) replay_.Done(n);
     if (!retain_) tape_.ReleaseResiduals(n);
     CastComplete(n);
   }
+  replay_.Leave();
 }
 
 // Of the gradient that is returned for `of`.
@@ -412,6 +301,9 @@ Tensors Tape::Gradient(const Tensor& loss, absl::Span<const Tensor> wrt,
                        const GradientOptions& options) {
   RequireRecording("Gradient");
   if (!loss.defined()) ThrowInvalid("tape: Gradient of an undefined tensor");
+  if (open_tree_ != nullptr) {
+    ThrowInvalid("tape: Gradient inside a checkpoint scope; end the scope first");
+  }
   return GradientWalk(*this, options).Run(loss, wrt, options.seed);
 }
 

@@ -4,6 +4,8 @@
 #include <atomic>
 
 #include "absl/strings/str_cat.h"
+#include "tally/autograd/checkpoint_tree.h"
+#include "tally/autograd/rng_offsets.h"
 
 namespace tally {
 namespace {
@@ -11,7 +13,7 @@ namespace {
 std::atomic<uint64_t> next_serial{1};
 
 // Of this thread. NoRecord hides the recorder, not the tape: it still follows storages by number.
-thread_local bool tape_records = false;
+thread_local Tape* tape_of_thread = nullptr;
 
 // Bits of the inputs and outputs that some rule for a needing input reads.
 template <typename Fn>
@@ -76,10 +78,10 @@ void Tape::KeepSpareBuffers() {
 
 Tape::Tape() : serial_(next_serial.fetch_add(1)) {
   OpContext& context = CurrentContext();
-  if (context.recorder != nullptr || tape_records) {
+  if (context.recorder != nullptr || tape_of_thread != nullptr) {
     ThrowInvalid("tape: another tape records on this thread");
   }
-  tape_records = true;
+  tape_of_thread = this;
   previous_context_ = context;
   context = OpContext();
   context.recorder = this;
@@ -96,11 +98,15 @@ Tape::~Tape() {
   KeepSpareBuffers();
 }
 
+Tape* Tape::OfThread() { return tape_of_thread; }
+
 void Tape::Stop() {
   if (!recording_) return;
   recording_ = false;
-  tape_records = false;
+  tape_of_thread = nullptr;
   residuals_.clear();
+  trees_.clear();
+  open_tree_ = nullptr;
   watched_.clear();
   SetStorageObserver(previous_observer_);
   CurrentContext() = previous_context_;
@@ -252,20 +258,24 @@ bool Tape::NeedsGradient(const OpDef& op, const Node& node) const {
   return false;
 }
 
-void Tape::KeepResiduals(const OpDef& op, absl::Span<const Tensor* const> in,
-                         absl::Span<Tensor> out, Node& node, NodeState& state) {
+// What rules for the inputs that need a gradient read.
+ReadSet Tape::ReadsOfGradients(const OpDef& op, const Node& node) const {
   ReadSet reads;
-  const size_t first = node.first;
   for (const GradRule& rule : op.grads) {
     if (rule.fn == nullptr) break;
-    for (size_t i = 0; i < in.size(); ++i) {
-      if (rule.of.Contains(static_cast<int>(i)) && needs_[graph_.ids[first + i]]) {
+    for (size_t i = 0; i < node.num_in; ++i) {
+      if (rule.of.Contains(static_cast<int>(i)) && needs_[graph_.ids[node.first + i]]) {
         reads = reads | rule.reads;
         break;
       }
     }
   }
-  state.kept = reads;
+  return reads;
+}
+
+void Tape::KeepResiduals(absl::Span<const Tensor* const> in, absl::Span<Tensor> out, Node& node,
+                         NodeState& state) {
+  const size_t first = node.first;
   state.residual = static_cast<uint32_t>(residuals_.size());
   const auto keep = [&](const Tensor& tensor, ValueId id) {
     residuals_.push_back({tensor, tensor.storage().version()});
@@ -275,34 +285,8 @@ void Tape::KeepResiduals(const OpDef& op, absl::Span<const Tensor* const> in,
       ++node.num_saved;
     }
   };
-  ForEachBit(reads.in(), [&](int i) { keep(*in[i], graph_.ids[first + i]); });
-  ForEachBit(reads.out(), [&](int j) { keep(out[j], graph_.ids[first + node.num_in + j]); });
-}
-
-void Tape::MakeOffsetsRelative(const OpDef& op, Attrs& attrs) {
-  uint64_t seed = 0, stream = 0;
-  const AttrField* offset = nullptr;
-  for (const AttrField& field : op.attrs()) {
-    if (field.type == AttrType::kRngOffset) offset = &field;
-  }
-  if (offset == nullptr) return;
-  for (const AttrField& field : op.attrs()) {
-    const std::byte* const data = attrs.data() + field.offset;
-    if (absl::string_view(field.name) == "seed") std::memcpy(&seed, data, sizeof(uint64_t));
-    if (absl::string_view(field.name) == "stream") std::memcpy(&stream, data, sizeof(int32_t));
-  }
-  uint64_t value = 0;
-  std::memcpy(&value, attrs.data() + offset->offset, sizeof(value));
-  const auto base = std::find_if(graph_.rng.begin(), graph_.rng.end(), [&](const RngBase& b) {
-    return b.seed == seed && b.stream == stream;
-  });
-  if (base == graph_.rng.end()) {
-    graph_.rng.push_back({seed, static_cast<uint32_t>(stream), value});
-    value = 0;
-  } else {
-    value -= base->offset;
-  }
-  std::memcpy(attrs.data() + offset->offset, &value, sizeof(value));
+  ForEachBit(state.kept.in(), [&](int i) { keep(*in[i], graph_.ids[first + i]); });
+  ForEachBit(state.kept.out(), [&](int j) { keep(out[j], graph_.ids[first + node.num_in + j]); });
 }
 
 void Tape::OnOp(const OpDef& op, const Attrs& attrs, absl::Span<const Tensor* const> in,
@@ -312,7 +296,7 @@ void Tape::OnOp(const OpDef& op, const Attrs& attrs, absl::Span<const Tensor* co
   Node node;
   node.op = &op;
   node.attrs = attrs;
-  if (op.attrs != nullptr) MakeOffsetsRelative(op, node.attrs);
+  if (op.attrs != nullptr) MakeOffsetsRelative(op, node.attrs, graph_.rng);
   node.first = static_cast<uint32_t>(graph_.ids.size());
   node.num_in = static_cast<uint16_t>(in.size());
   node.num_out = static_cast<uint16_t>(out.size());
@@ -335,7 +319,15 @@ void Tape::OnOp(const OpDef& op, const Attrs& attrs, absl::Span<const Tensor* co
     needs_[v] = watched || (state.needs && IsFloat(t.dtype()));
     if (update) storages_[graph_.values[v].storage].last_writer = id;
   }
-  if (state.needs) KeepResiduals(op, in, out, node, state);
+  if (state.needs) state.kept = ReadsOfGradients(op, node);
+  if (open_tree_ != nullptr && node.phase == Phase::kForward) {
+    state.in_tree = true;
+    // Room for what turns out to be saved when the outermost scope ends.
+    graph_.ids.resize(graph_.ids.size() + in.size() + out.size(), kNone);
+    open_tree_->OnNode(graph_, node, id, in, out, state.kept);
+  } else if (state.needs) {
+    KeepResiduals(in, out, node, state);
+  }
   graph_.nodes.push_back(node);
   states_.push_back(state);
 }
@@ -365,6 +357,7 @@ void Tape::ReleaseResiduals(NodeId node) {
   NodeState& state = states_[node];
   if (state.released) return;
   state.released = true;
+  if (state.in_tree) return;
   const int count = __builtin_popcount(state.kept.in()) + __builtin_popcount(state.kept.out());
   for (int i = 0; i < count; ++i) residuals_[state.residual + i].tensor = Tensor();
 }
@@ -372,12 +365,16 @@ void Tape::ReleaseResiduals(NodeId node) {
 int64_t Tape::SavedBytes() const {
   std::vector<uint8_t> counted(graph_.storages.size(), 0);
   int64_t bytes = 0;
-  for (const Residual& r : residuals_) {
-    if (!r.tensor.defined()) continue;
-    const Storage& storage = r.tensor.storage();
-    if (storage.origin() == Origin::kParameter || counted[storage.record_id]) continue;
+  const auto count = [&](const Tensor& tensor) {
+    if (!tensor.defined()) return;
+    const Storage& storage = tensor.storage();
+    if (storage.origin() == Origin::kParameter || counted[storage.record_id]) return;
     counted[storage.record_id] = 1;
     bytes += storage.bytes();
+  };
+  for (const Residual& r : residuals_) count(r.tensor);
+  for (const auto& tree : trees_) {
+    for (const auto& [v, held] : tree->held()) count(held.tensor);
   }
   return bytes;
 }
@@ -401,7 +398,9 @@ void Tape::ListOutputs() {
 
 Graph Tape::Finish() {
   RequireRecording("Finish");
+  while (open_tree_ != nullptr) CloseCheckpoint();
   for (NodeId n = 0; n < static_cast<NodeId>(states_.size()); ++n) ReleaseResiduals(n);
+  for (const auto& tree : trees_) tree->Keep({});
   ListOutputs();
   int64_t resident_bytes = 0;
   std::vector<StorageEvent> residents;

@@ -20,11 +20,15 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/types/span.h"
+#include "tally/autograd/checkpoint.h"
 #include "tally/autograd/graph.h"
 #include "tally/ops/recorder.h"
 #include "tally/tensor/tensor.h"
 
 namespace tally {
+
+class CheckpointTree;
+struct RecomputePlan;
 
 struct GradientOptions {
   // Cotangent of the loss; undefined: ones. Needed when the loss has more than one element.
@@ -67,6 +71,14 @@ class Tape final : private Recorder, private StorageObserver {
                    const GradientOptions& options = {});
   Tensor Gradient(const Tensor& loss, const Tensor& wrt, const GradientOptions& options = {});
 
+  // A checkpoint scope on this tape (autograd/checkpoint.h says what it does). Throws Error where
+  // the tape does not record; the free Checkpoint does nothing there.
+  template <typename Fn>
+  auto Checkpoint(Fn&& fn, const CheckpointOptions& options = {}) {
+    RequireRecording("Checkpoint");
+    return tally::Checkpoint(std::forward<Fn>(fn), options);
+  }
+
   // Stops recording and hands the record over. The tape is then empty and off.
   Graph Finish();
 
@@ -74,17 +86,21 @@ class Tape final : private Recorder, private StorageObserver {
   const Graph& graph() const { return graph_; }
   // The value of a tensor on this tape; kNone when it never appeared.
   ValueId IdOf(const Tensor& tensor) const;
-  // Bytes of storages that residuals keep alive now, each once, parameters excluded.
+  // Bytes of storages that residuals keep alive now, and those that a checkpoint scope will
+  // recompute from; each once, parameters excluded.
   int64_t SavedBytes() const;
 
  private:
+  friend class CheckpointScope;
   friend class GradientWalk;
+  friend class Replay;
   // Beside graph_.nodes; gone at Finish.
   struct NodeState {
     uint32_t residual = 0;  // first in residuals_; one per bit of `kept`
     ReadSet kept;
     bool needs = false;     // some input needs a gradient
     bool released = false;  // the residuals were given back
+    bool in_tree = false;   // inside a checkpoint scope, whose tree has the residuals
   };
   struct Residual {
     Tensor tensor;
@@ -115,12 +131,25 @@ class Tape final : private Recorder, private StorageObserver {
   ValueId NewValue(const Tensor& tensor, NodeId producer, bool about_to_be_written = false);
   NameId Intern(absl::string_view name);
   void RefreshStorage(StorageId id);  // origin and name as they are now
-  void MakeOffsetsRelative(const OpDef& op, Attrs& attrs);
   bool NeedsGradient(const OpDef& op, const Node& node) const;
-  void KeepResiduals(const OpDef& op, absl::Span<const Tensor* const> in, absl::Span<Tensor> out,
-                     Node& node, NodeState& state);
+  ReadSet ReadsOfGradients(const OpDef& op, const Node& node) const;
+  void KeepResiduals(absl::Span<const Tensor* const> in, absl::Span<Tensor> out, Node& node,
+                     NodeState& state);
   void ReleaseResiduals(NodeId node);
   void RequireRecording(const char* what) const;
+  // Checkpoint scopes: tape_checkpoint.cc.
+  static Tape* OfThread();  // that records, if only under NoRecord; null: none
+  void OpenCheckpoint(const CheckpointOptions& options);
+  void CloseCheckpoint();
+  void ListSaved(const CheckpointTree& tree, const RecomputePlan& plan);
+  // The tree whose scopes hold the node; null: it is in none.
+  CheckpointTree* TreeOf(NodeId node) const;
+  // The value that `value` is a recomputation of, for gradients of gradients; else itself.
+  ValueId OriginalOf(ValueId value) const {
+    if (original_of_.empty()) return value;
+    const auto it = original_of_.find(value);
+    return it == original_of_.end() ? value : it->second;
+  }
   void ListOutputs();
   void Stop();
   void TakeSpareBuffers();
@@ -137,8 +166,11 @@ class Tape final : private Recorder, private StorageObserver {
   std::vector<Residual> residuals_;
   std::vector<uint8_t> needs_;  // per value: needs a gradient
   std::vector<StorageState> storages_;
-  std::vector<StorageId> residents_;  // in order of appearance
-  std::vector<Tensor> watched_;       // handles keep leaves alive
+  std::vector<StorageId> residents_;                    // in order of appearance
+  std::vector<Tensor> watched_;                         // handles keep leaves alive
+  std::vector<std::unique_ptr<CheckpointTree>> trees_;  // in order of their nodes
+  CheckpointTree* open_tree_ = nullptr;                 // the last, while its scope is open
+  absl::flat_hash_map<ValueId, ValueId> original_of_;
   int64_t live_at_start_[3] = {};
   StorageObserver* previous_observer_ = nullptr;
   OpContext previous_context_;

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_replace.h"
+#include "tally/autograd/checkpoint_tree.h"
 #include "tally/autograd/tape.h"
 
 namespace tally {
@@ -16,7 +17,9 @@ NameId Tape::Intern(absl::string_view name) {
 
 void Tape::OnName(const Tensor& tensor, absl::string_view name) {
   const NameId id = Intern(name);
-  graph_.values[ValueOf(tensor)].name = id;
+  const ValueId value = ValueOf(tensor);
+  graph_.values[value].name = id;
+  if (open_tree_ != nullptr) open_tree_->OnName(value, tensor, name);
 }
 
 void Tape::OnAxes(const Tensor& tensor, absl::string_view axes) {
@@ -33,7 +36,5 @@ ScopeId Tape::EnterScope(ScopeId parent, absl::string_view name) {
   if (added) graph_.scopes.push_back({parent, id});
   return it->second;
 }
-
-// ---- Leaves
 
 }  // namespace tally

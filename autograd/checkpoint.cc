@@ -1,0 +1,91 @@
+#include "tally/autograd/checkpoint.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "tally/ops/ops.h"
+
+namespace tally {
+
+bool IsCheapToRecompute(const OpDef& op) {
+  static const auto* const kCheap = [] {
+    auto* cheap = new absl::flat_hash_set<const OpDef*>;
+    for (const OpFamily& family :
+         {UnaryOps(), BinaryOps(), GatedOps(), SelectOps(), DropoutOps(), NormOps(), RmsNormOps(),
+          GroupNormOps(), BatchNormOps(), CopyOps()}) {
+      for (const OpDef* member : family) {
+        if (member->kind == OpKind::kCompute) cheap->insert(member);
+      }
+    }
+    return cheap;
+  }();
+  return kCheap->contains(&op);
+}
+
+SavePolicy SaveContractions() {
+  return [](const CheckpointedOp& node) {
+    return node.op.kind == OpKind::kCompute && node.op.cost(node.call).matmul > 0;
+  };
+}
+
+SavePolicy RecomputeCheap() {
+  return [](const CheckpointedOp& node) { return !IsCheapToRecompute(node.op); };
+}
+
+std::vector<int64_t> SplitBalanced(int64_t layers, int64_t segments) {
+  if (segments < 1 || segments > layers) {
+    ThrowInvalid(absl::StrCat("checkpoint: ", segments, " segments of ", layers,
+                              " layers; ask for 1 to ", layers));
+  }
+  std::vector<int64_t> lengths(segments, layers / segments);
+  for (int64_t i = 0; i < layers % segments; ++i) ++lengths[i];
+  return lengths;
+}
+
+std::vector<int64_t> SplitUniform(int64_t layers, int64_t size) {
+  if (layers < 1 || size < 1) {
+    ThrowInvalid(absl::StrCat("checkpoint: segments of ", size, " of ", layers,
+                              " layers; both must be 1 or more"));
+  }
+  std::vector<int64_t> lengths(layers / size, size);
+  if (layers % size > 0) lengths.push_back(layers % size);
+  return lengths;
+}
+
+Tensor CheckpointSequential(absl::Span<const CheckpointLayer> layers,
+                            absl::Span<const int64_t> lengths, Tensor x,
+                            const CheckpointOptions& options) {
+  int64_t left = static_cast<int64_t>(layers.size());
+  bool fits = true;
+  for (int64_t length : lengths) {
+    fits &= length > 0 && length <= left;
+    if (fits) left -= length;
+  }
+  if (!fits || left != 0) {
+    ThrowInvalid(absl::StrCat("checkpoint: segments of ", absl::StrJoin(lengths, ", "),
+                              " layers do not add up to the ", layers.size(), " there are"));
+  }
+  size_t next = 0;
+  for (size_t s = 0; s < lengths.size(); ++s) {
+    const auto segment = layers.subspan(next, lengths[s]);
+    next += lengths[s];
+    const auto run = [&] {
+      Tensor h = std::move(x);
+      for (const CheckpointLayer& layer : segment) h = layer(h);
+      return h;
+    };
+    x = s + 1 < lengths.size() ? Checkpoint(run, options) : run();
+  }
+  return x;
+}
+
+Tensor CheckpointSequential(absl::Span<const CheckpointLayer> layers, int64_t segments, Tensor x,
+                            const CheckpointOptions& options) {
+  return CheckpointSequential(layers, SplitBalanced(static_cast<int64_t>(layers.size()), segments),
+                              std::move(x), options);
+}
+
+}  // namespace tally
