@@ -35,13 +35,7 @@ std::vector<LiveStep> RecordedSteps(const Graph& graph) {
 }
 
 std::vector<LiveStep> PlannedSteps(const Graph& graph, const Plan& plan) {
-  const std::vector<bool> has_value = StoragesWithValues(graph);
-  std::vector<int64_t> scratch(graph.nodes.size() + 1, 0);
-  for (const StorageEvent& e : graph.events) {
-    const StorageRecord& s = graph.storages[e.storage];
-    if (e.kind == StorageEvent::kAllocate && s.origin == Origin::kScratch && !has_value[e.storage])
-      scratch[e.at] += s.bytes;
-  }
+  const std::vector<int64_t> scratch = ScratchBytes(graph);
   std::vector<bool> live(graph.storages.size(), false), ran(graph.nodes.size(), false);
   std::vector<LiveStep> steps;
   const auto begin = [&](StorageId s) {

@@ -9,19 +9,6 @@
 namespace tally {
 namespace {
 
-// Scratch bytes that were live while each node ran.
-std::vector<int64_t> ScratchOf(const Graph& graph) {
-  std::vector<bool> has_value(graph.storages.size(), false);
-  for (const Value& value : graph.values) has_value[value.storage] = true;
-  std::vector<int64_t> scratch(graph.nodes.size() + 1, 0);
-  for (const StorageEvent& e : graph.events) {
-    const StorageRecord& s = graph.storages[e.storage];
-    if (has_value[e.storage]) continue;
-    if (e.kind == StorageEvent::kAllocate && s.origin == Origin::kScratch) scratch[e.at] += s.bytes;
-  }
-  return scratch;
-}
-
 // A storage from when it comes to be to its free, in steps of the plan.
 struct Life {
   static constexpr size_t kNever = std::numeric_limits<size_t>::max();
@@ -35,7 +22,7 @@ class Simulation {
   Simulation(const Graph& graph, const Plan& plan)
       : g_(graph),
         plan_(plan),
-        scratch_(ScratchOf(graph)),
+        scratch_(ScratchBytes(graph)),
         current_(graph.storages.size(), kNone) {}
 
   PlanPrice Run() {

@@ -14,6 +14,20 @@ std::vector<bool> PinnedStorages(const Graph& graph) {
   return pinned;
 }
 
+std::vector<int64_t> ScratchBytes(const Graph& graph) {
+  std::vector<bool> has_value(graph.storages.size(), false);
+  for (const Value& value : graph.values) has_value[value.storage] = true;
+  std::vector<int64_t> scratch(graph.nodes.size(), 0);
+  for (const StorageEvent& e : graph.events) {
+    const StorageRecord& s = graph.storages[e.storage];
+    if (e.kind != StorageEvent::kAllocate || s.origin != Origin::kScratch) continue;
+    if (!has_value[e.storage] && e.at < static_cast<NodeId>(scratch.size())) {
+      scratch[e.at] += s.bytes;
+    }
+  }
+  return scratch;
+}
+
 namespace {
 
 class PlanChecker {
@@ -38,7 +52,7 @@ class PlanChecker {
         return Fault(absl::StrCat("node ", n, " (", g_.nodes[n].op->name, ") never runs"));
       }
     }
-    return absl::OkStatus();
+    return CheckEnd();
   }
 
  private:
@@ -47,10 +61,23 @@ class PlanChecker {
         absl::StrCat("plan ", plan_.name, ": step ", step_, ": ", what));
   }
 
+  // The results are there, as they were recorded, and nothing else.
+  absl::Status CheckEnd() const {
+    for (size_t s = 0; s < live_.size(); ++s) {
+      if (!live_[s]) continue;
+      if (!pinned_[s]) return Fault(absl::StrCat("the plan ends and never frees storage ", s));
+      if (version_[s] == last_version_[s]) continue;
+      return Fault(absl::StrCat("the plan ends with storage ", s, " at version ", version_[s],
+                                "; the record left it at version ", last_version_[s]));
+    }
+    return absl::OkStatus();
+  }
+
   // The version of its storage that each operand had when it was recorded.
   void NoteVersions() {
     seen_.assign(g_.ids.size(), 0);
-    std::vector<uint32_t> now(g_.storages.size(), 0);
+    last_version_.assign(g_.storages.size(), 0);
+    std::vector<uint32_t>& now = last_version_;
     for (const Node& node : g_.nodes) {
       for (size_t i = 0; i < node.num_in; ++i) {
         const size_t at = node.first + i;
@@ -129,10 +156,11 @@ class PlanChecker {
   size_t step_ = 0;
   NodeId newest_ = 0;
   std::vector<bool> live_, ran_;
-  std::vector<uint32_t> version_;      // content of each storage now
-  std::vector<uint32_t> incarnation_;  // changes when a storage is allocated or freed
-  std::vector<uint32_t> seen_;         // per entry of Graph::ids: the recorded version
-  std::vector<uint32_t> made_;         // per value: the incarnation it was computed in
+  std::vector<uint32_t> version_;       // content of each storage now
+  std::vector<uint32_t> incarnation_;   // changes when a storage is allocated or freed
+  std::vector<uint32_t> seen_;          // per entry of Graph::ids: the recorded version
+  std::vector<uint32_t> last_version_;  // of each storage at the end of the record
+  std::vector<uint32_t> made_;          // per value: the incarnation it was computed in
 };
 
 }  // namespace

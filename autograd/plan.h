@@ -47,13 +47,17 @@ struct Plan {
 //   every node but those of the recompute phase runs, in the recorded order for its first run; only
 //   forward nodes that are not updates run again
 //   what a node reads is live, has been computed since it was allocated, and is the recorded
-//   version only live storages are freed; pinned ones (of outputs, or alive at the end of the
-//   record) never
-// kInvalidArgument naming the step.
+//   version
+//   only live storages are freed; pinned ones (of outputs, or alive at the end of the record) never
+//   at the end nothing but pinned storages is live, and what they hold is the recorded version
+// kInvalidArgument naming the step. Linear in the plan and the graph.
 absl::Status ValidatePlan(const Graph& graph, const Plan& plan);
 
 // Storages that a plan must keep: of Graph::outputs, or without a free in the record.
 std::vector<bool> PinnedStorages(const Graph& graph);
+
+// Per node: bytes of scratch that the record allocated for its call, live during each run of it.
+std::vector<int64_t> ScratchBytes(const Graph& graph);
 
 }  // namespace tally
 

@@ -68,4 +68,17 @@ Attrs AbsoluteAttrs(const Node& node, const std::vector<RngBase>& bases) {
   return attrs;
 }
 
+RandomWords WordsOf(const Graph& graph, const Node& node) {
+  RandomWords words;
+  const Draw draw = DrawOf(*node.op, node.attrs);
+  if (draw.offset == nullptr) return words;
+  words.any = true;
+  const auto base = FindBase(graph.rng, draw);
+  if (base == graph.rng.end()) return words;
+  words.base = static_cast<int32_t>(base - graph.rng.begin());
+  std::memcpy(&words.end, node.attrs.data() + draw.offset->offset, sizeof(words.end));
+  if (node.num_out > 0) words.end += static_cast<uint64_t>(graph.numel(graph.out(node)[0]));
+  return words;
+}
+
 }  // namespace tally

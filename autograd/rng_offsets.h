@@ -4,6 +4,7 @@
 #ifndef TALLY_AUTOGRAD_RNG_OFFSETS_H_
 #define TALLY_AUTOGRAD_RNG_OFFSETS_H_
 
+#include <cstdint>
 #include <vector>
 
 #include "tally/autograd/graph.h"
@@ -17,6 +18,14 @@ void MakeOffsetsRelative(const OpDef& op, Attrs& attrs, std::vector<RngBase>& ba
 // The node's attributes with the base added back: what the op was called with. Offsets of a stream
 // that has no base stay as they are.
 Attrs AbsoluteAttrs(const Node& node, const std::vector<RngBase>& bases);
+
+// The random words that a recorded node takes: one for each element of its first output.
+struct RandomWords {
+  bool any = false;
+  int32_t base = kNone;  // in Graph::rng; kNone: the record does not tell where they begin
+  uint64_t end = 0;      // the first word after them, relative to the base
+};
+RandomWords WordsOf(const Graph& graph, const Node& node);
 
 }  // namespace tally
 

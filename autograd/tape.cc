@@ -108,6 +108,7 @@ void Tape::Stop() {
   trees_.clear();
   open_tree_ = nullptr;
   watched_.clear();
+  on_input_ = nullptr;
   SetStorageObserver(previous_observer_);
   CurrentContext() = previous_context_;
 }
@@ -173,6 +174,7 @@ ValueId Tape::NewValue(const Tensor& tensor, NodeId producer, bool about_to_be_w
   needs_.push_back(0);
   tensor.impl()->record_serial = serial_;
   tensor.impl()->value_id = id;
+  if (producer == kNone && on_input_) on_input_(id, tensor);
   return id;
 }
 

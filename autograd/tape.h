@@ -12,6 +12,7 @@
 #define TALLY_AUTOGRAD_TAPE_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -81,6 +82,11 @@ class Tape final : private Recorder, private StorageObserver {
 
   // Stops recording and hands the record over. The tape is then empty and off.
   Graph Finish();
+
+  // Calls `fn` for each tensor that the record takes from outside, when it first reads, watches or
+  // writes it and before anything is written: how plans get their bindings (execute.h). A null
+  // function ends it.
+  void OnInput(std::function<void(ValueId, const Tensor&)> fn) { on_input_ = std::move(fn); }
 
   // The record so far.
   const Graph& graph() const { return graph_; }
@@ -172,6 +178,7 @@ class Tape final : private Recorder, private StorageObserver {
   CheckpointTree* open_tree_ = nullptr;                 // the last, while its scope is open
   absl::flat_hash_map<ValueId, ValueId> original_of_;
   int64_t live_at_start_[3] = {};
+  std::function<void(ValueId, const Tensor&)> on_input_;
   StorageObserver* previous_observer_ = nullptr;
   OpContext previous_context_;
   absl::flat_hash_map<std::string, NameId> name_ids_;

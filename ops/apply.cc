@@ -1,6 +1,7 @@
 #include "tally/ops/apply.h"
 
 #include "absl/strings/str_cat.h"
+#include "tally/ops/apply_into.h"
 #include "tally/ops/op_table.h"
 #include "tally/ops/recorder.h"
 #include "tally/tensor/backend.h"
@@ -135,6 +136,26 @@ absl::Status AllocateOutputs(const Specs& specs, Device device, Tensors& out) {
   return absl::OkStatus();
 }
 
+// The outputs that are not there yet.
+absl::Status AllocateMissing(const Specs& specs, Device device, Tensors& out) {
+  if (out.size() != specs.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("gives ", specs.size(), " outputs, not ", out.size()));
+  }
+  const Origin origin = OriginOf(CurrentContext().phase);
+  for (size_t j = 0; j < specs.size(); ++j) {
+    if (!out[j].defined()) {
+      TALLY_ASSIGN_OR_RETURN(out[j], Tensor::TryEmpty(specs[j], device, origin));
+    } else if (out[j].spec() != specs[j] || out[j].device() != device || !out[j].contiguous()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("output ", j, " is ", specs[j].ToString(), " on ", device.ToString(),
+                       "; what is to hold it is ", out[j].contiguous() ? "" : "strided ",
+                       out[j].spec().ToString(), " on ", out[j].device().ToString()));
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status TakeWritten(const OpDef& op, const Pointers& inputs, Tensors& out) {
   if (Recorder* recorder = CurrentContext().recorder) {
     TALLY_RETURN_IF_ERROR(recorder->BeforeUpdate(op, inputs));
@@ -188,6 +209,7 @@ void BumpVersions(const Tensors& written) {
   }
 }
 
+// `out` is empty, or brings outputs of a compute op that are written again.
 absl::Status Run(const OpDef& op, Device device, absl::Span<const TensorArg> in, const Attrs& attrs,
                  Tensors& out) {
   if (op.infer == nullptr || (op.cost == nullptr && op.kind != OpKind::kView)) {
@@ -209,7 +231,8 @@ absl::Status Run(const OpDef& op, Device device, absl::Span<const TensorArg> in,
     status = MakeViews(op, attrs, specs, inputs, copies, out);
   } else {
     status = op.kind == OpKind::kUpdate ? TakeWritten(op, inputs, out)
-                                        : AllocateOutputs(specs, device, out);
+             : out.empty()              ? AllocateOutputs(specs, device, out)
+                                        : AllocateMissing(specs, device, out);
     if (status.ok()) status = RunKernel(op, device, attrs, inputs, in_specs, out);
   }
   if (!status.ok()) return Prefixed(op, status);
@@ -240,6 +263,16 @@ absl::StatusOr<Tensors> TryApplyOn(Device device, const OpDef& op, const Attrs& 
   Tensors out;
   TALLY_RETURN_IF_ERROR(Run(op, device, {}, attrs, out));
   return out;
+}
+
+absl::Status TryApplyInto(Device device, const OpDef& op, absl::Span<const TensorArg> in,
+                          const Attrs& attrs, Tensors& out) {
+  if (op.kind != OpKind::kCompute && !out.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(op.name, ": the outputs of a view or an update are made of its inputs"));
+  }
+  const NoRecord off;
+  return in.empty() ? Run(op, device, in, attrs, out) : RunChecked(op, in, attrs, out);
 }
 
 Tensor Apply(const OpDef& op, std::initializer_list<TensorArg> in, const Attrs& attrs) {
