@@ -16,15 +16,38 @@ struct Kept {
   std::vector<ValueId> values;
 };
 
-// Last backward node that serves each forward node.
-std::vector<NodeId> LastServed(const Graph& graph) {
+// Last node of `phase` that serves each forward node.
+std::vector<NodeId> LastServed(const Graph& graph, Phase phase) {
   std::vector<NodeId> last(graph.nodes.size(), kNone);
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
     const Node& node = graph.nodes[n];
-    if (node.phase == Phase::kBackward && node.serves != kNone)
-      last[node.serves] = static_cast<NodeId>(n);
+    if (node.phase == phase && node.serves != kNone) last[node.serves] = static_cast<NodeId>(n);
   }
   return last;
+}
+
+// Last backward or recompute node that reads each storage.
+std::vector<NodeId> LastRead(const Graph& graph) {
+  std::vector<NodeId> last(graph.storages.size(), kNone);
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    const Node& node = graph.nodes[n];
+    if (node.phase != Phase::kBackward && node.phase != Phase::kRecompute) continue;
+    for (ValueId v : graph.in(node)) last[graph.values[v].storage] = static_cast<NodeId>(n);
+  }
+  return last;
+}
+
+// Whether a gradient rule of the node reads the value; else it is kept to run the node again.
+bool GradientReads(const Graph& graph, const Node& node, ValueId value) {
+  ReadSet reads;
+  for (const GradRule& rule : node.op->grads) reads = reads | rule.reads;
+  const auto among = [&](uint16_t bits, absl::Span<const ValueId> operands) {
+    for (size_t i = 0; i < operands.size() && i < 16; ++i) {
+      if (operands[i] == value && (bits >> i & 1)) return true;
+    }
+    return false;
+  };
+  return among(reads.in(), graph.in(node)) || among(reads.out(), graph.out(node));
 }
 
 // Walks views back to the value whose elements were computed.
@@ -54,34 +77,66 @@ int64_t ViewedBytes(const Graph& graph, const Provenance& provenance,
   return std::min(bytes, storage_bytes);
 }
 
-std::vector<Kept> Collect(const Graph& graph, const Provenance& provenance) {
-  std::vector<Kept> all;
-  absl::flat_hash_map<StorageId, size_t> index;
-  for (size_t n = 0; n < graph.nodes.size(); ++n) {
-    const Node& node = graph.nodes[n];
-    if (node.phase != Phase::kForward) continue;
-    for (ValueId v : graph.saved(node)) {
-      if (provenance.parameter(v) != kNone) continue;
-      const StorageId storage = graph.values[v].storage;
-      const auto [it, added] = index.try_emplace(storage, all.size());
-      if (added) {
-        Kept kept;
-        kept.residual.storage = storage;
-        kept.residual.value = v;
-        kept.residual.retained = graph.storages[storage].bytes;
-        kept.residual.origin = graph.storages[storage].origin;
-        kept.residual.from = static_cast<NodeId>(n);
-        all.push_back(std::move(kept));
+class Collector {
+ public:
+  explicit Collector(const Graph& graph)
+      : g_(graph),
+        provenance_(graph),
+        last_backward_(LastServed(graph, Phase::kBackward)),
+        last_rerun_(LastServed(graph, Phase::kRecompute)),
+        last_read_(LastRead(graph)) {}
+
+  std::vector<Kept> Run() {
+    for (size_t n = 0; n < g_.nodes.size(); ++n) {
+      const NodeId id = static_cast<NodeId>(n);
+      const Node& node = g_.nodes[n];
+      if (node.phase == Phase::kForward) {
+        for (ValueId v : g_.saved(node)) Keep(v, id, UntilServed(id, v));
+      } else if (node.phase == Phase::kRecompute) {
+        for (ValueId v : g_.out(node)) {
+          const NodeId until = last_read_[g_.values[v].storage];
+          if (until > id) Keep(v, id, until);
+        }
       }
-      Kept& kept = all[it->second];
-      kept.values.push_back(v);
-      std::vector<NodeId>& savers = kept.residual.savers;
-      if (savers.empty() || savers.back() != static_cast<NodeId>(n))
-        savers.push_back(static_cast<NodeId>(n));
     }
+    return std::move(all_);
   }
-  return all;
-}
+  const Provenance& provenance() const { return provenance_; }
+
+ private:
+  NodeId UntilServed(NodeId n, ValueId v) const {
+    if (last_rerun_[n] == kNone) return last_backward_[n];
+    const bool gradient = GradientReads(g_, g_.nodes[n], v);
+    return std::max(last_rerun_[n], gradient ? last_backward_[n] : kNone);
+  }
+
+  void Keep(ValueId v, NodeId saver, NodeId until) {
+    if (provenance_.parameter(v) != kNone) return;
+    const StorageId storage = g_.values[v].storage;
+    const auto [it, added] = index_.try_emplace(storage, all_.size());
+    if (added) {
+      Kept kept;
+      kept.residual.storage = storage;
+      kept.residual.value = v;
+      kept.residual.retained = g_.storages[storage].bytes;
+      kept.residual.origin = g_.storages[storage].origin;
+      kept.residual.from = saver;
+      all_.push_back(std::move(kept));
+    }
+    Kept& kept = all_[it->second];
+    kept.values.push_back(v);
+    kept.residual.until = std::max(kept.residual.until, until);
+    std::vector<NodeId>& savers = kept.residual.savers;
+    if (savers.empty() || savers.back() != saver) savers.push_back(saver);
+  }
+
+  const Graph& g_;
+  const Provenance provenance_;
+  const std::vector<NodeId> last_backward_, last_rerun_;  // per forward node: that serves it
+  const std::vector<NodeId> last_read_;                   // per storage
+  std::vector<Kept> all_;
+  absl::flat_hash_map<StorageId, size_t> index_;
+};
 
 // The most kept at once. Ends at a node come after what starts there: a backward node still reads.
 void Sweep(const std::vector<Residual>& residuals, ResidualReport& report) {
@@ -112,8 +167,7 @@ void Sweep(const std::vector<Residual>& residuals, ResidualReport& report) {
 }  // namespace
 
 ResidualReport ListResiduals(const Graph& graph) {
-  const Provenance provenance(graph);
-  const std::vector<NodeId> last_served = LastServed(graph);
+  Collector collector(graph);
   // The first backward node at or after each node.
   const NodeId end = static_cast<NodeId>(graph.nodes.size());
   std::vector<NodeId> next_backward(graph.nodes.size() + 1, end);
@@ -124,11 +178,10 @@ ResidualReport ListResiduals(const Graph& graph) {
 
   ResidualReport report;
   std::map<std::pair<std::string, int>, size_t> lines;
-  for (Kept& kept : Collect(graph, provenance)) {
+  for (Kept& kept : collector.Run()) {
     Residual& r = kept.residual;
-    for (NodeId saver : r.savers) r.until = std::max(r.until, last_served[saver]);
     if (r.until == kNone) r.until = next_backward[r.savers.back()];
-    r.viewed = ViewedBytes(graph, provenance, kept.values, r.retained);
+    r.viewed = ViewedBytes(graph, collector.provenance(), kept.values, r.retained);
     const ValueId computed = Computed(graph, r.value);
     r.producer = graph.values[computed].producer;
     std::string op;

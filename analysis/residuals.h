@@ -2,7 +2,9 @@
 //
 // Each storage is counted once and whole (`retained`); the part that kept values show is `viewed`.
 // Storages that the user made (inputs, masks, targets) count and are also a line of their own;
-// parameters and their casts and layout copies do not.
+// parameters and their casts and layout copies do not. In a record with checkpoint scopes what is
+// kept to recompute from counts until it was, and what recomputation made from there to its last
+// reader.
 #ifndef TALLY_ANALYSIS_RESIDUALS_H_
 #define TALLY_ANALYSIS_RESIDUALS_H_
 
@@ -21,10 +23,12 @@ struct Residual {
   Origin origin = Origin::kActivation;
   NodeId producer = kNone;     // what made the kept elements, views skipped; kNone: an input
   int output = 0;              // which of its outputs
-  std::vector<NodeId> savers;  // forward nodes whose gradient reads it, ascending
+  std::vector<NodeId> savers;  // forward nodes whose gradient reads it or that run again from it,
+                               // and recompute nodes that make it; ascending
   NodeId from = kNone;         // first of them
-  NodeId until = kNone;        // last backward node that serves one of them. Without any (a dead
-                               // branch): the first backward node after; without backward: the end
+  NodeId until = kNone;        // last node that serves one of them (of what recomputation made:
+                               // that reads it). Without any (a dead branch): the first backward
+                               // node after; without backward: the end
 };
 
 struct ResidualReport {
