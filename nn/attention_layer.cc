@@ -9,7 +9,9 @@ namespace tally {
 
 AttentionLayer::AttentionLayer(Parameters& parameters, const std::string& name,
                                const TransformerConfig& config, int64_t layer)
-    : config_(config), window_(config.Window(layer)) {
+    : config_(config),
+      window_(config.Window(layer)),
+      checkpointed_(config.checkpoints.OfAttention(layer)) {
   const CheckpointLayout& layout = LayoutOf(config);
   const int64_t queries = config.heads * config.HeadDim(),
                 keys = config.KvHeads() * config.HeadDim();
@@ -100,11 +102,14 @@ Tensor AttentionLayer::PublishedForm(const Tensor& qkv, Random* random) const {
   const Tensors parts = Split(split, {1, 1, 1}, 2);
   Tensor heads[3];  // q, k, v as [B,H,T,hd]: views of the one projection
   for (int i = 0; i < 3; ++i) heads[i] = Permute(Squeeze(parts[i], 2), {0, 2, 1, 3});
-  const Tensor scores = MatMul(heads[0], heads[1], {.b = true});
-  Tensor weights = Softmax(
-      scores, {.axis = -1, .scale = 1 / std::sqrt(static_cast<double>(size)), .causal = true});
-  weights = DropoutIf(weights, config_.dropout, random);
-  const Tensor mixed = Permute(MatMul(weights, heads[2]), {0, 2, 1, 3});
+  const auto core = [&] {
+    const Tensor scores = MatMul(heads[0], heads[1], {.b = true});
+    Tensor weights = Softmax(
+        scores, {.axis = -1, .scale = 1 / std::sqrt(static_cast<double>(size)), .causal = true});
+    weights = DropoutIf(weights, config_.dropout, random);
+    return Permute(MatMul(weights, heads[2]), {0, 2, 1, 3});
+  };
+  const Tensor mixed = checkpointed_ ? Checkpoint(core, config_.checkpoints.Options()) : core();
   const int64_t width = config_.heads * size;
   return DropoutIf(out_(Reshape(mixed, {batch, seq, width})), config_.dropout, random);
 }
@@ -120,7 +125,8 @@ Tensor AttentionLayer::operator()(const Tensor& x, const Pass& pass) const {
     heads.q = Rotate(heads.q, pass);
     heads.k = Rotate(heads.k, pass);
   }
-  const Tensor mixed = Attend(heads, pass);
+  const auto core = [&] { return Attend(heads, pass); };
+  const Tensor mixed = checkpointed_ ? Checkpoint(core, config_.checkpoints.Options()) : core();
   heads = {};
   const Tensor flat = Reshape(mixed, {x.dim(0), x.dim(1), config_.heads * config_.HeadDim()});
   return DropoutIf(out_(flat), config_.dropout, pass.random);

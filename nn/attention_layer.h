@@ -45,6 +45,7 @@ class AttentionLayer {
   QkvPacking packing_ = QkvPacking::kSeparate;
   TransformerConfig config_;
   int64_t window_ = 0;
+  bool checkpointed_ = false;  // the attention core
 };
 
 }  // namespace tally

@@ -26,13 +26,12 @@ Mlp::Mlp(Parameters& parameters, const MlpConfig& config) : config_(config) {
 }
 
 Tensor Mlp::operator()(const Tensor& x) const {
-  Tensor h = x;
-  for (size_t i = 0; i < layers_.size(); ++i) {
+  const int64_t count = static_cast<int64_t>(layers_.size());
+  return RunLayers(config_.checkpoints, count, x, [&](int64_t i, Tensor h) {
     Scope scope(absl::StrCat("layers.", i));
     h = layers_[i](h);
-    if (i + 1 < layers_.size()) h = Activate(config_.activation, h);
-  }
-  return h;
+    return i + 1 < count ? Activate(config_.activation, h) : h;
+  });
 }
 
 Tensor Mlp::Loss(const Tensor& x, const Tensor& targets) const {
@@ -41,7 +40,8 @@ Tensor Mlp::Loss(const Tensor& x, const Tensor& targets) const {
   return CrossEntropy(logits, targets);
 }
 
-Cruncher::Cruncher(Parameters& parameters, const CruncherConfig& config) {
+Cruncher::Cruncher(Parameters& parameters, const CruncherConfig& config)
+    : checkpoints_(config.checkpoints) {
   RequirePositive("cruncher", "width", config.width);
   RequirePositive("cruncher", "layers", config.layers);
   const double std = config.scaled ? 1 / std::sqrt(static_cast<double>(config.width)) : 1;
@@ -53,11 +53,11 @@ Cruncher::Cruncher(Parameters& parameters, const CruncherConfig& config) {
 }
 
 Tensor Cruncher::operator()(const Tensor& x) const {
-  Tensor h = x;
-  for (size_t i = 0; i < weights_.size(); ++i) {
-    Scope scope(absl::StrCat("layers.", i));
-    h = MatMul(h, weights_[i]);
-  }
+  const Tensor h =
+      RunLayers(checkpoints_, static_cast<int64_t>(weights_.size()), x, [&](int64_t i, Tensor in) {
+        Scope scope(absl::StrCat("layers.", i));
+        return MatMul(in, weights_[i]);
+      });
   Scope scope("final");
   return Squeeze(MatMul(h, head_), -1);
 }
@@ -73,7 +73,8 @@ Tensor Cruncher::Loss(const Tensor& x, const Tensor& target) const {
   return Mean(Square(Sub(y, target)));
 }
 
-TwoLayerLinear::TwoLayerLinear(Parameters& parameters, const TwoLayerConfig& config) {
+TwoLayerLinear::TwoLayerLinear(Parameters& parameters, const TwoLayerConfig& config)
+    : checkpoints_(config.checkpoints) {
   RequirePositive("two_layer", "in", config.in);
   RequirePositive("two_layer", "out", config.out);
   const double std = 1 / std::sqrt(static_cast<double>(config.in));
@@ -81,7 +82,10 @@ TwoLayerLinear::TwoLayerLinear(Parameters& parameters, const TwoLayerConfig& con
   w2_ = parameters.Normal("w2", {config.in, config.out}, std);
 }
 
-Tensor TwoLayerLinear::operator()(const Tensor& x) const { return MatMul(MatMul(x, w1_), w2_); }
+Tensor TwoLayerLinear::operator()(const Tensor& x) const {
+  return RunLayers(checkpoints_, 2, x,
+                   [&](int64_t i, Tensor h) { return MatMul(h, i == 0 ? w1_ : w2_); });
+}
 
 Tensor TwoLayerLinear::Loss(const Tensor& x) const { return Mean(Square((*this)(x))); }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tally/nn/activation.h"
+#include "tally/nn/layer_checkpoints.h"
 #include "tally/nn/layers.h"
 
 namespace tally {
@@ -15,6 +16,7 @@ struct MlpConfig {
   std::vector<int64_t> sizes{784, 512, 512, 10};  // input, hidden..., output
   Activation activation = Activation::kRelu;
   bool bias = true;
+  LayerCheckpoints checkpoints;  // of the linear layers, each with the activation behind it
 };
 
 // Linear layers "layers.0", "layers.1", ... with the activation between them.
@@ -34,6 +36,7 @@ class Mlp {
 struct CruncherConfig {
   int64_t width = 64, layers = 2;
   bool scaled = true;  // weights are randn / sqrt(d_in); otherwise plain randn
+  LayerCheckpoints checkpoints;
 };
 
 // L layers x @ W with W [D,D], then a head [D,1]: "layers.0.weight" ...,
@@ -48,10 +51,12 @@ class Cruncher {
  private:
   std::vector<Tensor> weights_;
   Tensor head_;
+  LayerCheckpoints checkpoints_;
 };
 
 struct TwoLayerConfig {
   int64_t in = 256, out = 64;
+  LayerCheckpoints checkpoints;
 };
 
 // h1 = x @ w1 with w1 [D,D], h2 = h1 @ w2 with w2 [D,K], loss = mean(h2²).
@@ -63,6 +68,7 @@ class TwoLayerLinear {
 
  private:
   Tensor w1_, w2_;
+  LayerCheckpoints checkpoints_;
 };
 
 }  // namespace tally

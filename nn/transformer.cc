@@ -196,10 +196,10 @@ Tensor Transformer::Encode(const Tensor& input, const Pass& pass) const {
   }
   // One row of the loss stands for a whole sequence or image.
   if (config_.head == Head::kPooled || config_.head == Head::kClasses) MarkTokens(h);
-  for (size_t i = 0; i < blocks_.size(); ++i) {
+  h = RunLayers(config_.checkpoints, config_.layers, std::move(h), [&](int64_t i, Tensor x) {
     Scope scope(absl::StrCat(layout_.blocks, ".", i));
-    h = blocks_[i](h, pass);
-  }
+    return blocks_[i](x, pass);
+  });
   if (config_.final_norm) {
     Scope scope(layout_.final_norm);
     h = final_norm_(h);

@@ -14,6 +14,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "tally/nn/activation.h"
+#include "tally/nn/layer_checkpoints.h"
 #include "tally/ops/rope.h"
 
 namespace tally {
@@ -117,6 +118,8 @@ struct TransformerConfig {
   int64_t image = 0, patch = 0, channels = 3, classes = 0;
   bool class_token = true;
 
+  LayerCheckpoints checkpoints;  // of the blocks; how a step runs, no field of the model
+
   int64_t KvHeads() const { return kv_heads > 0 ? kv_heads : heads; }
   int64_t HeadDim() const { return head_dim > 0 ? head_dim : width / heads; }
   int64_t Inner() const { return inner > 0 ? inner : 4 * width; }
@@ -166,7 +169,7 @@ struct TransformerField {
                EnumField>
       member;
 };
-// All but `family`, in the order of the struct.
+// All but `family` and `checkpoints`, in the order of the struct.
 absl::Span<const TransformerField> TransformerFields();
 
 // Sets the field from text: an integer, a number, true or false, or a name. False when there is no

@@ -64,7 +64,8 @@ int64_t SequenceOf(const FamilyConfig& config, const TraceOptions& options) {
 absl::StatusOr<Trace> Run(const FamilyConfig& config, const TraceOptions& options) {
   Parameters parameters(Random(0, RandomStream::kInit), options.policy.parameters, options.device);
   if (options.lora.rank > 0) parameters.Adapt(options.lora);
-  TALLY_ASSIGN_OR_RETURN(const FamilyConfig family, WithAttention(config, options.attention));
+  TALLY_ASSIGN_OR_RETURN(FamilyConfig family, WithAttention(config, options.attention));
+  TALLY_ASSIGN_OR_RETURN(family, WithCheckpoints(std::move(family), options.checkpoint));
   const std::unique_ptr<Model> model = MakeModel(parameters, family);
   TALLY_ASSIGN_OR_RETURN(const std::vector<Tensor> params, Trained(parameters, options));
   std::unique_ptr<Optimizer> optimizer;
@@ -166,6 +167,18 @@ absl::StatusOr<FamilyConfig> WithAttention(FamilyConfig config, const std::strin
     return absl::InvalidArgumentError(
         absl::StrCat("attention: '", attention, "' is neither fused nor composed"));
   }
+  return config;
+}
+
+absl::StatusOr<FamilyConfig> WithCheckpoints(FamilyConfig config, const std::string& checkpoint) {
+  if (checkpoint.empty()) return config;
+  TALLY_ASSIGN_OR_RETURN(const LayerCheckpoints checkpoints, ParseLayerCheckpoints(checkpoint));
+  if (checkpoints.kind == CheckpointKind::kAttention &&
+      !std::holds_alternative<TransformerConfig>(config)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("checkpoint: ", WithArticle(FamilyName(config)), " has no attention"));
+  }
+  std::visit([&](auto& family) { family.checkpoints = checkpoints; }, config);
   return config;
 }
 

@@ -28,6 +28,7 @@ struct TraceOptions {
   double clip = 0;                  // kTrain: global norm of the gradients; 0: none
   std::string freeze;               // regular expression: parameters whose names contain a match
   std::string attention;            // "fused", "composed"; empty: as the config has it
+  std::string checkpoint;           // see ParseLayerCheckpoints; empty: as the config has it
   std::vector<int64_t> documents;   // packed in each sequence; empty: none
   LoraOptions lora;                 // rank 0: none. Else only the adapters are trained
   Device device = kMeta;
@@ -46,6 +47,10 @@ std::string WithArticle(absl::string_view name);
 // The config with `attention` in place of its own kind: kInvalidArgument for a family without
 // attention.
 absl::StatusOr<FamilyConfig> WithAttention(FamilyConfig config, const std::string& attention);
+
+// The config with checkpoint scopes around its layers: kInvalidArgument for a text that
+// ParseLayerCheckpoints does not take and for the attention of a family that has none.
+absl::StatusOr<FamilyConfig> WithCheckpoints(FamilyConfig config, const std::string& checkpoint);
 
 // One step on `tape`: the loss and gradients of each micro-batch, their sum, then (where there is
 // an optimizer) clipping and the update. Returns the last micro-batch's loss, not yet read by the
