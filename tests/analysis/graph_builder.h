@@ -50,20 +50,28 @@ class GraphBuilder {
   // One node with one output in a storage of its own.
   ValueId Node(const OpDef& op, const std::vector<ValueId>& in, const TensorSpec& spec,
                const With& with) {
+    return Node(op, in, std::vector<TensorSpec>{spec}, with)[0];
+  }
+  // One node with several outputs, each in a storage of its own.
+  std::vector<ValueId> Node(const OpDef& op, const std::vector<ValueId>& in,
+                            const std::vector<TensorSpec>& specs, const With& with) {
     const NodeId id = static_cast<NodeId>(g.nodes.size());
-    const ValueId out = NewValue(spec, id, with.origin);
-    g.events.push_back({StorageEvent::kAllocate, g.values[out].storage, id});
+    std::vector<ValueId> out;
+    for (const TensorSpec& spec : specs) {
+      out.push_back(NewValue(spec, id, with.origin));
+      g.events.push_back({StorageEvent::kAllocate, g.values[out.back()].storage, id});
+    }
     tally::Node node;
     node.op = &op;
     node.first = static_cast<uint32_t>(g.ids.size());
     node.num_in = static_cast<uint16_t>(in.size());
-    node.num_out = 1;
+    node.num_out = static_cast<uint16_t>(out.size());
     node.num_saved = static_cast<uint16_t>(with.saves.size());
     node.phase = with.phase;
     node.serves = with.serves;
     node.scope = with.scope;
     g.ids.insert(g.ids.end(), in.begin(), in.end());
-    g.ids.push_back(out);
+    g.ids.insert(g.ids.end(), out.begin(), out.end());
     g.ids.insert(g.ids.end(), with.saves.begin(), with.saves.end());
     g.nodes.push_back(node);
     return out;

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "chain_graphs.h"
 #include "gpt_step.h"
 #include "graph_builder.h"
 #include "tally/analysis/memory.h"
@@ -11,44 +12,6 @@
 
 namespace tally {
 namespace {
-
-// The chain of the checkpointing literature: x_i = F_i(x_{i-1}); the gradient of layer i reads
-// x_{i-1}, d_i and `tapes` values that the layer made inside. Every tensor is one unit. The loss
-// takes no room and lets x_L go before d_L is made. Memory model "M2": x_0 counts, two d's live at
-// once.
-constexpr int64_t kUnitBytes = 1024;
-
-Graph Chain(int layers, int tapes) {
-  const TensorSpec unit{DType::kF32, {kUnitBytes / 4}};
-  const TensorSpec nothing{DType::kF32, {0}};
-  GraphBuilder b;
-  std::vector<ValueId> x = {b.Input(unit)};
-  std::vector<std::vector<ValueId>> reads(layers);
-  std::vector<NodeId> node(layers);
-  std::vector<ScopeId> scopes;
-  for (int i = 0; i < layers; ++i) {
-    const ScopeId scope = b.Scope("h." + std::to_string(i));
-    scopes.push_back(scope);
-    reads[i] = {x.back()};
-    ValueId last = x.back();
-    for (int t = 0; t < tapes; ++t) {
-      last = b.Node(kUnit, {last}, unit, {.scope = scope});
-      reads[i].push_back(last);
-    }
-    x.push_back(b.Node(kUnit, {last}, unit, {.scope = scope, .saves = {last}}));
-    node[i] = b.last();
-  }
-  b.g.loss = b.Node(kUnit, {x.back()}, nothing, {});
-  ValueId d = b.Node(kUnit, {b.g.loss}, unit, {.phase = Phase::kBackward, .serves = b.last()});
-  for (int i = layers; i-- > 0;) {
-    std::vector<ValueId> in = reads[i];
-    in.push_back(d);
-    d = b.Node(kUnit, in, unit, {.phase = Phase::kBackward, .serves = node[i], .scope = scopes[i]});
-  }
-  // The record kept everything to its end; only the input outlives it.
-  for (size_t v = 1; v < b.g.values.size(); ++v) b.Free(static_cast<ValueId>(v));
-  return b.g;
-}
 
 PlanPrice Price(const Graph& graph, const Plan& plan) {
   const absl::StatusOr<PlanPrice> price = PricePlan(graph, plan);
@@ -74,12 +37,12 @@ INSTANTIATE_TEST_SUITE_P(
                     Row{100, 2, 41, 302}, Row{16, 4, 25, 82}, Row{100, 4, 61, 502}));
 
 TEST_P(SqrtChain, HasThePublishedPeak) {
-  const Graph graph = Chain(GetParam().layers, GetParam().tapes);
+  const Graph graph = UnitChain(GetParam().layers, GetParam().tapes);
   EXPECT_EQ(Price(graph, PlanSqrt(graph)).peak_bytes, GetParam().peak * kUnitBytes);
 }
 
 TEST_P(SqrtChain, HasThePublishedPeakWithoutAPlan) {
-  const Graph graph = Chain(GetParam().layers, GetParam().tapes);
+  const Graph graph = UnitChain(GetParam().layers, GetParam().tapes);
   EXPECT_EQ(Price(graph, PlanNone(graph)).peak_bytes, GetParam().store_all * kUnitBytes);
 }
 
@@ -97,7 +60,7 @@ INSTANTIATE_TEST_SUITE_P(Published, SqrtReruns,
                                          Extra{1000, 992 - 31}));
 
 TEST_P(SqrtReruns, CountsLayersThatRunAgain) {
-  const Graph graph = Chain(GetParam().layers, 0);
+  const Graph graph = UnitChain(GetParam().layers, 0);
   const PlanPrice price = Price(graph, PlanSqrt(graph));
   EXPECT_EQ(price.extra_nodes, GetParam().nodes);
   EXPECT_EQ(price.recompute.other, GetParam().nodes * kUnitBytes / 4);
@@ -105,13 +68,13 @@ TEST_P(SqrtReruns, CountsLayersThatRunAgain) {
 
 TEST(PlanSqrt, KeepsBoundariesAndOneSegment) {
   // L = 16 in segments of 4: 4 boundaries and 3 values inside the live segment.
-  const Graph graph = Chain(16, 0);
+  const Graph graph = UnitChain(16, 0);
   EXPECT_EQ(Price(graph, PlanSqrt(graph)).saved_bytes, (4 + 3) * kUnitBytes);
   EXPECT_EQ(Price(graph, PlanNone(graph)).saved_bytes, 16 * kUnitBytes);
 }
 
 TEST(PlanSqrt, NamesItsSegments) {
-  const Plan plan = PlanSqrt(Chain(10, 0));  // 4, 4 and 2 blocks
+  const Plan plan = PlanSqrt(UnitChain(10, 0));  // 4, 4 and 2 blocks
   ASSERT_EQ(plan.segments.size(), 3u);
   EXPECT_EQ(plan.segments[0].blocks.size(), 4u);
   EXPECT_EQ(plan.segments[2].blocks.size(), 2u);
@@ -120,14 +83,14 @@ TEST(PlanSqrt, NamesItsSegments) {
 }
 
 TEST(PlanSqrt, RecomputingTheLastSegmentTooDoesNotLowerThePeak) {
-  const Graph graph = Chain(16, 0);
+  const Graph graph = UnitChain(16, 0);
   const PlanPrice all = Price(graph, PlanSegments(graph, 4, /*recompute_last=*/true));
   EXPECT_EQ(all.peak_bytes, 9 * kUnitBytes);
   EXPECT_EQ(all.extra_nodes, 16 - 4);  // early stop in each of the 4 segments
 }
 
 TEST(PlanSqrt, DoesNotPayForOpsThatSaveOnlyTheirInput) {
-  const Graph graph = Chain(16, 0);
+  const Graph graph = UnitChain(16, 0);
   const PlanPrice single = Price(graph, PlanSegments(graph, 1, /*recompute_last=*/true));
   EXPECT_FALSE(Pays(single, Price(graph, PlanNone(graph))));
   EXPECT_EQ(single.extra_nodes, 0);
@@ -190,7 +153,7 @@ TEST(PlanSqrt, TakesTheBlocksNearestTheRoot) {
 }
 
 TEST(ValidatePlan, NamesAReadOfWhatWasFreed) {
-  const Graph graph = Chain(4, 0);
+  const Graph graph = UnitChain(4, 0);
   Plan plan = PlanNone(graph);
   plan.steps.insert(plan.steps.begin() + 1, {PlanStep::kFree, 1});  // x_1, before layer 2 reads it
   EXPECT_EQ(ValidatePlan(graph, plan).message(),
@@ -198,7 +161,7 @@ TEST(ValidatePlan, NamesAReadOfWhatWasFreed) {
 }
 
 TEST(ValidatePlan, KeepsPinnedStorages) {
-  const Graph graph = Chain(4, 0);
+  const Graph graph = UnitChain(4, 0);
   Plan plan = PlanNone(graph);
   plan.steps.push_back({PlanStep::kFree, 0});  // x_0 outlives the record
   EXPECT_THAT(std::string(ValidatePlan(graph, plan).message()),
@@ -206,7 +169,7 @@ TEST(ValidatePlan, KeepsPinnedStorages) {
 }
 
 TEST(ValidatePlan, WantsEveryNodeToRun) {
-  const Graph graph = Chain(4, 0);
+  const Graph graph = UnitChain(4, 0);
   Plan plan;
   plan.name = "short";
   EXPECT_EQ(ValidatePlan(graph, plan).message(), "plan short: step 0: node 0 (unit) never runs");

@@ -1,0 +1,75 @@
+// PlanChain: dynamic programming over the chain of a record (analysis/chain.h), exact to the byte.
+//
+// A plan for stages s..t with the boundary before s stored and the gradient after t at hand is one
+// of
+//   store     run s..k-1, store the boundary before k; plan k..t; plan s..k-1 from the start again
+//   keep      run s and keep its tape and its boundary; plan s+1..t; the gradients of s
+//   drop      run s..k, keep the tape of k and its boundary but not the one before k; plan k+1..t;
+//             plan s..k-1 again, whose first way up brings the dropped boundary back
+// `kPersistent` knows the first two: what is stored stays until its gradients have used it. That is
+// Rotor's class of schedules (Beaumont et al. 2019, arXiv 1911.13214). `kTrue` adds the third.
+//
+// Instead of memory slots, each pair of stages has the list of all (peak, cost) that no other plan
+// beats. A peak is that of everything that lives: parameters, gradients so far, constants, scratch,
+// as found by walking the record's nodes; PricePlan of the plan finds the same peak, or a lower one
+// where a constant turns out to die before its stage could have needed it again.
+//
+// Time O(n^3 p) for n stages and p points of a list, O(n^2 p) where stages are equal; memory O(n^2)
+// and the lists. A record with too many stages is planned over merged neighbours and says so.
+#ifndef TALLY_ANALYSIS_PLAN_CHAIN_H_
+#define TALLY_ANALYSIS_PLAN_CHAIN_H_
+
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "tally/analysis/planner.h"
+
+namespace tally {
+
+enum class ChainMoves : uint8_t { kPersistent, kTrue };
+
+struct ChainPoint {
+  int64_t peak_bytes = 0;
+  double extra_cost = 0;
+};
+
+// Every plan of the class that no other of it beats, to be made one by one.
+class ChainCurve {
+ public:
+  // Plans with a peak above `most_bytes` are left out, which is faster. The graph must outlive the
+  // curve. kFailedPrecondition where FindChain says so.
+  static absl::StatusOr<ChainCurve> Make(const Graph& graph, const NodeCosts& costs,
+                                         ChainMoves moves,
+                                         int64_t most_bytes = std::numeric_limits<int64_t>::max());
+  ChainCurve(ChainCurve&&) noexcept;
+  ChainCurve& operator=(ChainCurve&&) noexcept;
+  ~ChainCurve();
+
+  // By rising peak and falling cost.
+  const std::vector<ChainPoint>& points() const;
+  // The plan of points()[i]. Linear in the plan but for O(n p) a decision.
+  Plan PlanAt(size_t i) const;
+
+ private:
+  struct Solver;
+  explicit ChainCurve(std::unique_ptr<Solver> solver);
+
+  std::unique_ptr<Solver> solver_;
+};
+
+// The cheapest plan of the class within `budget` bytes of peak. kInfeasible and kNotFound tell the
+// working-set floor and its node. kFailedPrecondition where FindChain says so.
+absl::StatusOr<PlanAnswer> PlanChain(const Graph& graph, const NodeCosts& costs, int64_t budget,
+                                     ChainMoves moves);
+
+// The plans of all points of the curve, by rising peak; no more than `most` of them, evenly taken,
+// both ends among them. Empty when the record is no chain.
+std::vector<Plan> ChainFront(const Graph& graph, const NodeCosts& costs, ChainMoves moves,
+                             int most = 64);
+
+}  // namespace tally
+
+#endif  // TALLY_ANALYSIS_PLAN_CHAIN_H_
