@@ -29,11 +29,11 @@ namespace tally {
 struct ChainStage {
   NodeId first = 0, end = 0;            // its forward nodes, as recorded: [first, end)
   NodeId back_first = 0, back_end = 0;  // its backward nodes
-  StorageId boundary = kNone;   // its output; kNone when nothing crosses, or a constant does
-  std::vector<StorageId> tape;  // ascending
-  std::vector<ScopeId> blocks;  // empty: no block (embedding, head, a cut without blocks)
-  bool reads_in = false;        // its backward reads the boundary before it
-  bool reads_out = false;       // its backward reads its own boundary
+  StorageId boundary = kNone;          // its output; kNone when nothing crosses, or a constant does
+  std::vector<StorageId> tape, inner;  // ascending
+  std::vector<ScopeId> blocks;         // empty: no block (embedding, head, a cut without blocks)
+  bool reads_in = false;               // its backward reads the boundary before it
+  bool reads_out = false;              // its backward reads its own boundary
 };
 
 struct ChainPass {

@@ -56,6 +56,10 @@ class ChainCurve {
  private:
   struct Solver;
   explicit ChainCurve(std::unique_ptr<Solver> solver);
+  static absl::StatusOr<ChainCurve> Make(const Graph& graph, const NodeCosts& costs,
+                                         ChainMoves moves, int64_t most_bytes, bool least_only);
+  friend absl::StatusOr<PlanAnswer> PlanChain(const Graph& graph, const NodeCosts& costs,
+                                              int64_t budget, ChainMoves moves);
 
   std::unique_ptr<Solver> solver_;
 };

@@ -1,0 +1,321 @@
+#include "tally/analysis/chain_solver.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <tuple>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "tally/tensor/check.h"
+
+namespace tally {
+namespace {
+
+constexpr int At(StageRun run) { return static_cast<int>(run); }
+
+// Costs are sums in different orders: what differs by less than this part is equal.
+constexpr double kSame = 1e-12;
+
+bool Cheaper(double a, double b) { return a < b - kSame * b; }
+
+// The better of both at each peak.
+void MergeTrades(const TradeList& a, const TradeList& b, TradeList* out) {
+  out->peak.clear();
+  out->cost.clear();
+  double best = std::numeric_limits<double>::infinity();
+  size_t i = 0, j = 0;
+  while (i < a.peak.size() || j < b.peak.size()) {
+    const bool from_a = j == b.peak.size() || (i < a.peak.size() && a.peak[i] <= b.peak[j]);
+    const int64_t peak = from_a ? a.peak[i] : b.peak[j];
+    double cost = from_a ? a.cost[i++] : b.cost[j++];
+    if (from_a && j < b.peak.size() && b.peak[j] == peak) cost = std::min(cost, b.cost[j++]);
+    if (best != std::numeric_limits<double>::infinity() && !Cheaper(cost, best)) continue;
+    best = cost;
+    out->peak.push_back(peak);
+    out->cost.push_back(cost);
+  }
+}
+
+}  // namespace
+
+int TradeList::Within(int64_t limit) const {
+  return static_cast<int>(std::upper_bound(peak.begin(), peak.end(), limit) - peak.begin()) - 1;
+}
+
+void AddTrades(const TradeSum& sum, int64_t most, TradeList* list) {
+  const TradeList& a = *sum.a;
+  if (a.empty() || (sum.b != nullptr && sum.b->empty())) return;
+  int64_t peak = std::max(sum.least, a.peak[0] + sum.shift_a);
+  if (sum.b != nullptr) peak = std::max(peak, sum.b->peak[0] + sum.shift_b);
+  if (peak > most) return;
+  // Where the list is already as good as this gets, all of it is beaten.
+  const double cheapest = sum.cost + a.cost.back() + (sum.b != nullptr ? sum.b->cost.back() : 0.0);
+  const int at = list->Within(peak);
+  if (at >= 0 && !Cheaper(cheapest, list->cost[at])) return;
+
+  thread_local TradeList added, merged;
+  added.peak.clear();
+  added.cost.clear();
+  size_t i = a.Within(peak - sum.shift_a);
+  size_t j = sum.b != nullptr ? sum.b->Within(peak - sum.shift_b) : 0;
+  while (peak <= most) {
+    added.peak.push_back(peak);
+    added.cost.push_back(sum.cost + a.cost[i] + (sum.b != nullptr ? sum.b->cost[j] : 0.0));
+    const bool more_a = i + 1 < a.peak.size();
+    const bool more_b = sum.b != nullptr && j + 1 < sum.b->peak.size();
+    if (!more_a && !more_b) break;
+    const int64_t next_a =
+        more_a ? a.peak[i + 1] + sum.shift_a : std::numeric_limits<int64_t>::max();
+    const int64_t next_b =
+        more_b ? sum.b->peak[j + 1] + sum.shift_b : std::numeric_limits<int64_t>::max();
+    peak = std::min(next_a, next_b);
+    i += next_a == peak;
+    j += next_b == peak;
+  }
+  MergeTrades(*list, added, &merged);
+  std::swap(*list, merged);
+}
+
+PassSolver::PassSolver(const PassModel& pass, ChainMoves moves, int64_t most, bool least_only)
+    : stages_(pass.stages), moves_(moves), most_(most), least_only_(least_only) {
+  for (std::vector<int32_t>& slots : slots_) slots.assign(size_t(n() + 1) * n(), kNone);
+  least_reference_ = stages_[0].base;
+  for (const StageModel& stage : stages_) least_reference_ = std::min(least_reference_, stage.base);
+}
+
+int32_t& PassSolver::Slot(int s, int t, Head head) { return slots_[head][size_t(s) * n() + t]; }
+int32_t PassSolver::Slot(int s, int t, Head head) const {
+  return slots_[head][size_t(s) * n() + t];
+}
+
+// Peaks in lists are beside this, so that equal stages share them.
+int64_t PassSolver::Reference(int t, Head head) const {
+  if (head == kFirst) return 0;
+  return stages_[head == kPending ? t + 1 : t].base;
+}
+
+// What lives beside the stages while they run again.
+int64_t PassSolver::Load(int t, Head head) const {
+  if (head == kPlain) return stages_[t].base;
+  if (head == kHeld) return stages_[t].base + stages_[t].boundary_bytes;
+  const StageModel& above = stages_[t + 1];
+  return above.base + above.tape_bytes + (above.reads_out ? above.boundary_bytes : 0);
+}
+
+bool PassSolver::CanHold(int t) const { return stages_[t].reads_out && stages_[t].tape_alone; }
+
+// Keeping the tape of j without the boundary before it can pay.
+bool PassSolver::Waits(int j) const {
+  return moves_ == ChainMoves::kTrue &&
+         (!stages_[j].runs[At(StageRun::kTape)].empty() || stages_[j].reads_out);
+}
+
+const TradeList& PassSolver::Of(int s, int t, Head head) const {
+  if (head == kFirst) return first_[s];
+  const int32_t slot = Slot(s, t, head);
+  TALLY_CHECK(slot != kNone) << "stages " << s << " to " << t << " are not planned yet";
+  return lists_[slot];
+}
+
+PassSolver::Leaf PassSolver::LeafOf(int t, Head head) const {
+  const StageModel& stage = stages_[t];
+  Leaf leaf;
+  if (head == kPlain && stage.reads_out) leaf.run = StageRun::kBoth;
+  leaf.runs = !stage.runs[At(leaf.run)].empty();
+  leaf.peak = stage.back;
+  if (!leaf.runs) return leaf;
+  const bool input_stays = stage.reads_in || (t > 0 && stages_[t - 1].reads_out);
+  leaf.peak = std::max(leaf.peak, Load(t, head) + stage.again[At(leaf.run)][input_stays]);
+  leaf.cost = stage.cost[At(leaf.run)];
+  return leaf;
+}
+
+template <typename Fn>
+void PassSolver::ForMoves(int s, int t, Head head, const Fn& fn) const {
+  const bool first = head == kFirst;
+  const int64_t load = first ? 0 : Load(t, head);
+  const int64_t reference = Reference(t, head);
+  const int64_t input = Boundary(s - 1);
+  const auto peak = [&](int j, StageRun run) {
+    const bool stays = j == s;
+    const int64_t own = first ? stages_[j].first[stays][run != StageRun::kBoundary]
+                              : load + stages_[j].again[At(run)][stays];
+    return own + (stays ? 0 : input);
+  };
+  const auto cost = [&](int j, StageRun run) { return first ? 0.0 : stages_[j].cost[At(run)]; };
+  int64_t way = 0;  // peak of the runs before j
+  double way_cost = 0;
+  // Above the last stage there is nothing but what waits (kPending) or nothing at all (kFirst).
+  const int last = first || head == kPending ? t : t - 1;
+  for (int j = s; j <= last; ++j) {
+    Move move;
+    move.last = j;
+    move.sum.a = &Of(j + 1, t, head);
+    const auto below = [&](int end, Head with) {
+      move.below = true;
+      move.below_end = end;
+      move.below_head = with;
+      move.sum.b = &Of(s, end, with);
+      move.sum.shift_b = Reference(end, with) - reference;
+    };
+    if (j == s || Waits(j)) {
+      move.keeps = true;
+      move.sum.shift_a = input + stages_[j].tape_bytes;
+      move.sum.least = std::max(way, peak(j, StageRun::kBoth));
+      move.sum.cost = way_cost + cost(j, StageRun::kBoth);
+      move.backs = j == s || !stages_[j].reads_in;
+      if (move.backs) {
+        move.sum.least = std::max(move.sum.least, stages_[j].back + (j == s ? 0 : input));
+      }
+      if (j > s) below(j - 1, move.backs ? kPlain : kPending);
+      move.sum.least -= reference;
+      fn(move);
+    }
+    way = std::max(way, peak(j, StageRun::kBoundary));
+    way_cost += cost(j, StageRun::kBoundary);
+    move.keeps = move.backs = false;
+    move.sum.shift_a = input;
+    move.sum.least = way - reference;
+    move.sum.cost = way_cost;
+    below(j, kPlain);
+    fn(move);
+    if (CanHold(j)) {
+      below(j, kHeld);
+      fn(move);
+    }
+  }
+}
+
+void PassSolver::SolveOne(int s, int t, Head head, TradeList* list) const {
+  const int64_t most = head == kFirst || most_ == std::numeric_limits<int64_t>::max()
+                           ? most_
+                           : most_ - least_reference_;
+  if (s == t && (head == kPlain || head == kHeld)) {
+    const Leaf leaf = LeafOf(t, head);
+    const int64_t peak = leaf.peak - Reference(t, head);
+    if (peak <= most) *list = {{peak}, {leaf.cost}};
+    return;
+  }
+  ForMoves(s, t, head, [&](const Move& move) { AddTrades(move.sum, most, list); });
+  if (least_only_ && !list->empty()) *list = {{list->peak[0]}, {list->cost[0]}};
+}
+
+// Stages that nothing tells apart, but for where they stand.
+void PassSolver::FindClasses() {
+  using Key = std::tuple<std::array<int64_t, 14>, std::array<double, kNumStageRuns>>;
+  std::map<Key, int32_t> known;
+  for (int j = 0; j < n(); ++j) {
+    const StageModel& m = stages_[j];
+    const Key key = {
+        {m.boundary_bytes, m.tape_bytes, m.again[0][0], m.again[0][1], m.again[1][0], m.again[1][1],
+         m.again[2][0], m.again[2][1], m.back - m.base,
+         j + 1 < n() ? m.base - stages_[j + 1].base : 0, m.reads_in, m.reads_out, m.tape_alone,
+         // Which runs are empty decides what a leaf and a waiting tape take.
+         m.runs[0].empty() + 2 * m.runs[1].empty() + 4 * m.runs[2].empty()},
+        m.cost};
+    class_.push_back(known.try_emplace(key, static_cast<int32_t>(known.size())).first->second);
+  }
+}
+
+void PassSolver::Solve() {
+  FindClasses();
+  // What waits for the boundary after t alone.
+  for (int t = 0; t + 1 < n(); ++t) {
+    Slot(t + 1, t, kPending) = static_cast<int32_t>(lists_.size());
+    lists_.push_back({{stages_[t + 1].back - stages_[t + 1].base}, {0}});
+  }
+  // Problems of the same stages share a list: found by a hash of the classes, then compared.
+  std::vector<uint64_t> prefix(n() + 1, 0), power(n() + 1, 1);
+  constexpr uint64_t kFactor = 0x9e3779b97f4a7c15;
+  for (int j = 0; j < n(); ++j) {
+    prefix[j + 1] = prefix[j] * kFactor + static_cast<uint64_t>(class_[j]) + 1;
+    power[j + 1] = power[j] * kFactor;
+  }
+  using Key = std::tuple<int, int, uint64_t, int64_t, bool>;  // head, length, classes, input
+  absl::flat_hash_map<Key, std::pair<int, int32_t>> known;    // first stage, list
+  for (int length = 1; length <= n(); ++length) {
+    for (int s = 0; s + length <= n(); ++s) {
+      const int t = s + length - 1;
+      for (const Head head : {kPlain, kHeld, kPending}) {
+        if (head == kHeld && !CanHold(t)) continue;
+        if (head == kPending && (t + 1 >= n() || !Waits(t + 1) || !stages_[t + 1].reads_in))
+          continue;
+        const int end = head == kPending ? t + 2 : t + 1;  // classes that matter
+        const uint64_t hash = prefix[end] - prefix[s] * power[end - s];
+        const bool input_read = s > 0 && stages_[s - 1].reads_out;
+        const Key key = {head, length, hash, Boundary(s - 1), input_read};
+        const auto [it, fresh] = known.try_emplace(key, s, static_cast<int32_t>(lists_.size()));
+        const auto begin = class_.begin();
+        if (!fresh && std::equal(begin + s, begin + end, begin + it->second.first)) {
+          Slot(s, t, head) = it->second.second;
+          continue;
+        }
+        TradeList list;
+        SolveOne(s, t, head, &list);
+        Slot(s, t, head) = static_cast<int32_t>(lists_.size());
+        lists_.push_back(std::move(list));
+      }
+    }
+  }
+  first_.resize(n() + 1);
+  first_[n()] = {{0}, {0}};
+  for (int s = n(); s-- > 0;) SolveOne(s, n() - 1, kFirst, &first_[s]);
+}
+
+void PassSolver::Emit(int64_t limit, ChainRuns* runs) const {
+  struct Task {
+    int s, t;
+    Head head;
+    bool back;  // the gradients of s, and nothing else
+    int64_t limit;
+  };
+  std::vector<Task> tasks = {{0, n() - 1, kFirst, false, limit}};
+  while (!tasks.empty()) {
+    const Task task = tasks.back();
+    tasks.pop_back();
+    if (task.back) {
+      runs->Back(task.s);
+      continue;
+    }
+    const int s = task.s, t = task.t;
+    if (s > t) {  // nothing above, or what waits
+      if (task.head == kPending) runs->Back(s);
+      continue;
+    }
+    if (s == t && (task.head == kPlain || task.head == kHeld)) {
+      const Leaf leaf = LeafOf(t, task.head);
+      if (leaf.runs) runs->Again(t, leaf.run);
+      runs->Back(t);
+      continue;
+    }
+    const int64_t relative = task.limit - Reference(t, task.head);
+    Move best;
+    double least = std::numeric_limits<double>::infinity();
+    ForMoves(s, t, task.head, [&](const Move& move) {
+      if (move.sum.least > relative) return;
+      const int a = move.sum.a->Within(relative - move.sum.shift_a);
+      const int b = move.sum.b != nullptr ? move.sum.b->Within(relative - move.sum.shift_b) : 0;
+      if (a < 0 || b < 0) return;
+      const double cost =
+          move.sum.cost + move.sum.a->cost[a] + (move.sum.b != nullptr ? move.sum.b->cost[b] : 0.0);
+      if (least != std::numeric_limits<double>::infinity() && !Cheaper(cost, least)) return;
+      least = cost;
+      best = move;
+    });
+    TALLY_CHECK(best.sum.a != nullptr)
+        << "no plan for stages " << s << " to " << t << " within " << task.limit << " bytes";
+    for (int j = s; j <= best.last; ++j) {
+      if (task.head == kFirst) {
+        runs->First(j);
+      } else {
+        runs->Again(j, j == best.last && best.keeps ? StageRun::kBoth : StageRun::kBoundary);
+      }
+    }
+    if (best.below) tasks.push_back({s, best.below_end, best.below_head, false, task.limit});
+    if (best.backs) tasks.push_back({best.last, best.last, kPlain, true, 0});
+    tasks.push_back({best.last + 1, t, task.head, false, task.limit - best.sum.shift_a});
+  }
+}
+
+}  // namespace tally

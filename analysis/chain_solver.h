@@ -1,0 +1,100 @@
+// PassSolver: the dynamic programme behind PlanChain, for one pass of a chain. For planners; not
+// for users.
+#ifndef TALLY_ANALYSIS_CHAIN_SOLVER_H_
+#define TALLY_ANALYSIS_CHAIN_SOLVER_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "tally/analysis/chain_model.h"
+#include "tally/analysis/plan_chain.h"
+
+namespace tally {
+
+// Plans of one problem that no other beats: rising peak, falling cost.
+struct TradeList {
+  std::vector<int64_t> peak;
+  std::vector<double> cost;
+
+  bool empty() const { return peak.empty(); }
+  // The last entry with a peak of at most `limit`; -1: none.
+  int Within(int64_t limit) const;
+};
+
+// Adds `base` + the best of `a` and `b` at each peak, shifted by their offsets, none below `least`
+// nor above `most`, to `list`.
+struct TradeSum {
+  const TradeList* a = nullptr;
+  int64_t shift_a = 0;
+  const TradeList* b = nullptr;  // null: nothing
+  int64_t shift_b = 0;
+  int64_t least = 0;
+  double cost = 0;
+};
+void AddTrades(const TradeSum& sum, int64_t most, TradeList* list);
+
+class PassSolver {
+ public:
+  // No plan above `most` is looked for; with `least_only` just the one of least peak.
+  PassSolver(const PassModel& pass, ChainMoves moves, int64_t most, bool least_only);
+
+  void Solve();
+  // In all bytes.
+  const TradeList& plans() const { return first_[0]; }
+  // Emits the cheapest plan with a peak of at most `limit`; there must be one.
+  void Emit(int64_t limit, ChainRuns* runs) const;
+
+ private:
+  // What is at hand when stages s..t are planned, their input boundary being stored:
+  //   kPlain    the gradient after t
+  //   kHeld     that, and the boundary after t, which the gradients of t read
+  //   kPending  the gradient after t+1 and the tape of t+1, which wait for the boundary after t
+  //   kFirst    nothing: forward runs for the first time, up to the last stage
+  enum Head : uint8_t { kPlain, kHeld, kPending, kFirst };
+  // A way to plan s..t: run s..last, keep the tape of `last` or nothing, plan what is above, run
+  // the gradients of `last` where they can run at once, plan what is below.
+  struct Move {
+    int last = 0;
+    bool keeps = false;  // the tape of `last`
+    bool backs = false;  // the gradients of `last` run after what is above
+    bool below = false;  // there is something below: s..below_end
+    int below_end = 0;
+    Head below_head = kPlain;
+    TradeSum sum;
+  };
+  struct Leaf {
+    StageRun run = StageRun::kTape;
+    bool runs = false;
+    int64_t peak = 0;
+    double cost = 0;
+  };
+
+  int n() const { return static_cast<int>(stages_.size()); }
+  int64_t Reference(int t, Head head) const;
+  int64_t Load(int t, Head head) const;
+  int64_t Boundary(int j) const { return j < 0 ? 0 : stages_[j].boundary_bytes; }
+  bool CanHold(int t) const;
+  bool Waits(int j) const;
+  const TradeList& Of(int s, int t, Head head) const;
+  Leaf LeafOf(int t, Head head) const;
+  template <typename Fn>
+  void ForMoves(int s, int t, Head head, const Fn& fn) const;
+  void SolveOne(int s, int t, Head head, TradeList* list) const;
+  void FindClasses();
+  int32_t& Slot(int s, int t, Head head);
+  int32_t Slot(int s, int t, Head head) const;
+
+  const std::vector<StageModel>& stages_;
+  const ChainMoves moves_;
+  const int64_t most_;
+  const bool least_only_;
+  int64_t least_reference_ = 0;
+  std::vector<int32_t> class_;  // per stage: equal where nothing tells stages apart
+  std::vector<TradeList> lists_;
+  std::vector<int32_t> slots_[3];  // per head, s and t: which list
+  std::vector<TradeList> first_;   // per s
+};
+
+}  // namespace tally
+
+#endif  // TALLY_ANALYSIS_CHAIN_SOLVER_H_

@@ -1,0 +1,117 @@
+#include "tally/analysis/plan_chain.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "tally/analysis/chain.h"
+#include "tally/analysis/chain_model.h"
+#include "tally/analysis/chain_solver.h"
+#include "tally/tensor/check.h"
+
+namespace tally {
+namespace {
+
+const char* NameOf(ChainMoves moves) {
+  return moves == ChainMoves::kPersistent ? "persistent" : "chain";
+}
+
+}  // namespace
+
+struct ChainCurve::Solver {
+  const Graph* graph = nullptr;
+  LayerChain chain;
+  ChainModel model;
+  ChainMoves moves = ChainMoves::kTrue;
+  std::vector<PassSolver> passes;
+  std::vector<ChainPoint> points;
+};
+
+ChainCurve::ChainCurve(std::unique_ptr<Solver> solver) : solver_(std::move(solver)) {}
+ChainCurve::ChainCurve(ChainCurve&&) noexcept = default;
+ChainCurve& ChainCurve::operator=(ChainCurve&&) noexcept = default;
+ChainCurve::~ChainCurve() = default;
+
+absl::StatusOr<ChainCurve> ChainCurve::Make(const Graph& graph, const NodeCosts& costs,
+                                            ChainMoves moves, int64_t most_bytes) {
+  return Make(graph, costs, moves, most_bytes, false);
+}
+
+absl::StatusOr<ChainCurve> ChainCurve::Make(const Graph& graph, const NodeCosts& costs,
+                                            ChainMoves moves, int64_t most_bytes, bool least_only) {
+  auto solver = std::make_unique<Solver>();
+  solver->graph = &graph;
+  solver->moves = moves;
+  TALLY_ASSIGN_OR_RETURN(solver->chain, FindChain(graph));
+  solver->model = ModelChain(graph, solver->chain, costs);
+  TradeList all;
+  if (solver->model.rest <= most_bytes) all = {{solver->model.rest}, {0}};
+  for (const PassModel& pass : solver->model.passes) {
+    solver->passes.emplace_back(pass, moves, most_bytes, least_only);
+    solver->passes.back().Solve();
+    // The passes follow each other: peaks are the greater, costs add up.
+    TradeList both;
+    AddTrades({&all, 0, &solver->passes.back().plans()}, most_bytes, &both);
+    all = std::move(both);
+  }
+  for (size_t i = 0; i < all.peak.size(); ++i) {
+    solver->points.push_back({all.peak[i], all.cost[i]});
+  }
+  return ChainCurve(std::move(solver));
+}
+
+const std::vector<ChainPoint>& ChainCurve::points() const { return solver_->points; }
+
+Plan ChainCurve::PlanAt(size_t i) const {
+  const Solver& s = *solver_;
+  TALLY_CHECK(i < s.points.size()) << "no point " << i << " on the curve";
+  ChainRuns runs(*s.graph, s.chain, s.model);
+  for (size_t p = 0; p < s.passes.size(); ++p) {
+    runs.EnterPass(p);
+    s.passes[p].Emit(s.points[i].peak_bytes, &runs);
+  }
+  Plan plan = PlanFromRuns(*s.graph, runs.Finish());
+  plan.name = absl::StrCat(NameOf(s.moves), ":", s.points[i].peak_bytes);
+  plan.note = s.chain.note;
+  return plan;
+}
+
+absl::StatusOr<PlanAnswer> PlanChain(const Graph& graph, const NodeCosts& costs, int64_t budget,
+                                     ChainMoves moves) {
+  TALLY_ASSIGN_OR_RETURN(const ChainCurve curve, ChainCurve::Make(graph, costs, moves, budget));
+  PlanAnswer answer;
+  if (!curve.points().empty()) {
+    answer.kind = PlanAnswer::kPlan;
+    answer.plan = curve.PlanAt(curve.points().size() - 1);
+    answer.plan.name = absl::StrCat(NameOf(moves), ":", budget);
+    TALLY_ASSIGN_OR_RETURN(answer.price, PricePlan(graph, answer.plan));
+    TALLY_CHECK(answer.price.peak_bytes <= budget)
+        << "a plan for " << budget << " bytes takes " << answer.price.peak_bytes;
+    answer.best = answer.price.peak_bytes;
+    answer.optimal = answer.price.extra_nodes == 0;
+    return answer;
+  }
+  TALLY_ASSIGN_OR_RETURN(
+      const ChainCurve whole,
+      ChainCurve::Make(graph, costs, moves, std::numeric_limits<int64_t>::max(), true));
+  const Plan least = whole.PlanAt(0);
+  answer.best = PriceValidPlan(graph, least).peak_bytes;
+  answer.kind = budget < answer.bound ? PlanAnswer::kInfeasible : PlanAnswer::kNotFound;
+  return answer;
+}
+
+std::vector<Plan> ChainFront(const Graph& graph, const NodeCosts& costs, ChainMoves moves,
+                             int most) {
+  TALLY_CHECK(most >= 2) << "a front of " << most << " plans";
+  const absl::StatusOr<ChainCurve> curve = ChainCurve::Make(graph, costs, moves);
+  std::vector<Plan> plans;
+  if (!curve.ok()) return plans;
+  const size_t points = curve->points().size();
+  const size_t taken = std::min(points, static_cast<size_t>(most));
+  for (size_t i = 0; i < taken; ++i) {
+    plans.push_back(curve->PlanAt(taken == 1 ? 0 : i * (points - 1) / (taken - 1)));
+  }
+  return plans;
+}
+
+}  // namespace tally
