@@ -43,42 +43,49 @@ int TradeList::Within(int64_t limit) const {
   return static_cast<int>(std::upper_bound(peak.begin(), peak.end(), limit) - peak.begin()) - 1;
 }
 
-void AddTrades(const TradeSum& sum, int64_t most, TradeList* list) {
+void AddTrades(const TradeSum& sum, const TradeLimits& limits, TradeList* list) {
+  static const TradeList kNothing = {{std::numeric_limits<int64_t>::min()}, {0}};
+  constexpr int64_t kEndless = std::numeric_limits<int64_t>::max();
   const TradeList& a = *sum.a;
-  if (a.empty() || (sum.b != nullptr && sum.b->empty())) return;
+  const TradeList& b = sum.b != nullptr ? *sum.b : kNothing;
+  const int64_t shift_b = sum.b != nullptr ? sum.shift_b : 0;
+  if (a.empty() || b.empty()) return;
   int64_t peak = std::max(sum.least, a.peak[0] + sum.shift_a);
-  if (sum.b != nullptr) peak = std::max(peak, sum.b->peak[0] + sum.shift_b);
-  if (peak > most) return;
+  if (sum.b != nullptr) peak = std::max(peak, b.peak[0] + shift_b);
+  if (peak > limits.bytes) return;
+  const double cheapest = sum.cost + a.cost.back() + b.cost.back();
+  if (cheapest > limits.cost) return;
+  const size_t size = list->peak.size();
+  size_t at = list->Within(peak) + 1;  // entries of the list with a lower or equal peak
   // Where the list is already as good as this gets, all of it is beaten.
-  const double cheapest = sum.cost + a.cost.back() + (sum.b != nullptr ? sum.b->cost.back() : 0.0);
-  const int at = list->Within(peak);
-  if (at >= 0 && !Cheaper(cheapest, list->cost[at])) return;
+  if (at > 0 && !Cheaper(cheapest, list->cost[at - 1])) return;
 
   thread_local TradeList added, merged;
   added.peak.clear();
   added.cost.clear();
-  size_t i = a.Within(peak - sum.shift_a);
-  size_t j = sum.b != nullptr ? sum.b->Within(peak - sum.shift_b) : 0;
-  while (peak <= most) {
-    added.peak.push_back(peak);
-    added.cost.push_back(sum.cost + a.cost[i] + (sum.b != nullptr ? sum.b->cost[j] : 0.0));
-    const bool more_a = i + 1 < a.peak.size();
-    const bool more_b = sum.b != nullptr && j + 1 < sum.b->peak.size();
-    if (!more_a && !more_b) break;
-    const int64_t next_a =
-        more_a ? a.peak[i + 1] + sum.shift_a : std::numeric_limits<int64_t>::max();
-    const int64_t next_b =
-        more_b ? sum.b->peak[j + 1] + sum.shift_b : std::numeric_limits<int64_t>::max();
+  size_t i = a.Within(peak - sum.shift_a), j = sum.b != nullptr ? b.Within(peak - shift_b) : 0;
+  while (true) {
+    const double cost = sum.cost + a.cost[i] + b.cost[j];
+    if (cost <= limits.cost && (at == 0 || Cheaper(cost, list->cost[at - 1]))) {
+      added.peak.push_back(peak);
+      added.cost.push_back(cost);
+    }
+    const int64_t next_a = i + 1 < a.peak.size() ? a.peak[i + 1] + sum.shift_a : kEndless;
+    const int64_t next_b = j + 1 < b.peak.size() ? b.peak[j + 1] + shift_b : kEndless;
     peak = std::min(next_a, next_b);
+    if (peak > limits.bytes || peak == kEndless) break;
     i += next_a == peak;
     j += next_b == peak;
+    while (at < size && list->peak[at] <= peak) ++at;
+    if (at > 0 && !Cheaper(cheapest, list->cost[at - 1])) break;
   }
+  if (added.empty()) return;
   MergeTrades(*list, added, &merged);
   std::swap(*list, merged);
 }
 
-PassSolver::PassSolver(const PassModel& pass, ChainMoves moves, int64_t most, bool least_only)
-    : stages_(pass.stages), moves_(moves), most_(most), least_only_(least_only) {
+PassSolver::PassSolver(const PassModel& pass, ChainMoves moves, const TradeLimits& limits)
+    : stages_(pass.stages), moves_(moves), limits_(limits) {
   for (std::vector<int32_t>& slots : slots_) slots.assign(size_t(n() + 1) * n(), kNone);
   least_reference_ = stages_[0].base;
   for (const StageModel& stage : stages_) least_reference_ = std::min(least_reference_, stage.base);
@@ -188,17 +195,26 @@ void PassSolver::ForMoves(int s, int t, Head head, const Fn& fn) const {
 }
 
 void PassSolver::SolveOne(int s, int t, Head head, TradeList* list) const {
-  const int64_t most = head == kFirst || most_ == std::numeric_limits<int64_t>::max()
-                           ? most_
-                           : most_ - least_reference_;
+  TradeLimits limits = limits_;
+  if (head != kFirst && limits.bytes != std::numeric_limits<int64_t>::max()) {
+    limits.bytes -= least_reference_;
+  }
   if (s == t && (head == kPlain || head == kHeld)) {
     const Leaf leaf = LeafOf(t, head);
     const int64_t peak = leaf.peak - Reference(t, head);
-    if (peak <= most) *list = {{peak}, {leaf.cost}};
+    if (peak <= limits.bytes && leaf.cost <= limits.cost) *list = {{peak}, {leaf.cost}};
     return;
   }
-  ForMoves(s, t, head, [&](const Move& move) { AddTrades(move.sum, most, list); });
-  if (least_only_ && !list->empty()) *list = {{list->peak[0]}, {list->cost[0]}};
+  ForMoves(s, t, head, [&](const Move& move) { AddTrades(move.sum, limits, list); });
+  const size_t size = list->peak.size();
+  if (size <= limits.points) return;
+  TradeList thin;
+  for (size_t i = 0; i < limits.points; ++i) {
+    const size_t from = limits.points == 1 ? 0 : i * (size - 1) / (limits.points - 1);
+    thin.peak.push_back(list->peak[from]);
+    thin.cost.push_back(list->cost[from]);
+  }
+  *list = std::move(thin);
 }
 
 // Stages that nothing tells apart, but for where they stand.

@@ -4,6 +4,7 @@
 #define TALLY_ANALYSIS_CHAIN_SOLVER_H_
 
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "tally/analysis/chain_model.h"
@@ -21,8 +22,14 @@ struct TradeList {
   int Within(int64_t limit) const;
 };
 
-// Adds `base` + the best of `a` and `b` at each peak, shifted by their offsets, none below `least`
-// nor above `most`, to `list`.
+// How far to look.
+struct TradeLimits {
+  int64_t bytes = std::numeric_limits<int64_t>::max();    // no plan above this peak
+  double cost = std::numeric_limits<double>::infinity();  // nor above this extra cost
+  size_t points = std::numeric_limits<size_t>::max();     // of a list; the rest is left out
+};
+
+// At each peak the cost of `a` and `b` together, each shifted, and no peak below `least`.
 struct TradeSum {
   const TradeList* a = nullptr;
   int64_t shift_a = 0;
@@ -31,12 +38,12 @@ struct TradeSum {
   int64_t least = 0;
   double cost = 0;
 };
-void AddTrades(const TradeSum& sum, int64_t most, TradeList* list);
+// Puts into `list` what the sum does better than it. Linear in the three lists.
+void AddTrades(const TradeSum& sum, const TradeLimits& limits, TradeList* list);
 
 class PassSolver {
  public:
-  // No plan above `most` is looked for; with `least_only` just the one of least peak.
-  PassSolver(const PassModel& pass, ChainMoves moves, int64_t most, bool least_only);
+  PassSolver(const PassModel& pass, ChainMoves moves, const TradeLimits& limits);
 
   void Solve();
   // In all bytes.
@@ -86,8 +93,7 @@ class PassSolver {
 
   const std::vector<StageModel>& stages_;
   const ChainMoves moves_;
-  const int64_t most_;
-  const bool least_only_;
+  const TradeLimits limits_;
   int64_t least_reference_ = 0;
   std::vector<int32_t> class_;  // per stage: equal where nothing tells stages apart
   std::vector<TradeList> lists_;

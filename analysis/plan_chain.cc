@@ -12,6 +12,8 @@
 namespace tally {
 namespace {
 
+constexpr size_t kShortList = 48;
+
 const char* NameOf(ChainMoves moves) {
   return moves == ChainMoves::kPersistent ? "persistent" : "chain";
 }
@@ -25,6 +27,32 @@ struct ChainCurve::Solver {
   ChainMoves moves = ChainMoves::kTrue;
   std::vector<PassSolver> passes;
   std::vector<ChainPoint> points;
+
+  static absl::StatusOr<std::unique_ptr<Solver>> Make(const Graph& graph, const NodeCosts& costs,
+                                                      ChainMoves moves) {
+    auto solver = std::make_unique<Solver>();
+    solver->graph = &graph;
+    solver->moves = moves;
+    TALLY_ASSIGN_OR_RETURN(solver->chain, FindChain(graph));
+    solver->model = ModelChain(graph, solver->chain, costs);
+    return solver;
+  }
+
+  void Solve(const TradeLimits& limits) {
+    passes.clear();
+    points.clear();
+    TradeList all;
+    if (model.rest <= limits.bytes) all = {{model.rest}, {0}};
+    for (const PassModel& pass : model.passes) {
+      passes.emplace_back(pass, moves, limits);
+      passes.back().Solve();
+      // The passes follow each other: peaks are the greater, costs add up.
+      TradeList both;
+      AddTrades({&all, 0, &passes.back().plans()}, limits, &both);
+      all = std::move(both);
+    }
+    for (size_t i = 0; i < all.peak.size(); ++i) points.push_back({all.peak[i], all.cost[i]});
+  }
 };
 
 ChainCurve::ChainCurve(std::unique_ptr<Solver> solver) : solver_(std::move(solver)) {}
@@ -34,29 +62,8 @@ ChainCurve::~ChainCurve() = default;
 
 absl::StatusOr<ChainCurve> ChainCurve::Make(const Graph& graph, const NodeCosts& costs,
                                             ChainMoves moves, int64_t most_bytes) {
-  return Make(graph, costs, moves, most_bytes, false);
-}
-
-absl::StatusOr<ChainCurve> ChainCurve::Make(const Graph& graph, const NodeCosts& costs,
-                                            ChainMoves moves, int64_t most_bytes, bool least_only) {
-  auto solver = std::make_unique<Solver>();
-  solver->graph = &graph;
-  solver->moves = moves;
-  TALLY_ASSIGN_OR_RETURN(solver->chain, FindChain(graph));
-  solver->model = ModelChain(graph, solver->chain, costs);
-  TradeList all;
-  if (solver->model.rest <= most_bytes) all = {{solver->model.rest}, {0}};
-  for (const PassModel& pass : solver->model.passes) {
-    solver->passes.emplace_back(pass, moves, most_bytes, least_only);
-    solver->passes.back().Solve();
-    // The passes follow each other: peaks are the greater, costs add up.
-    TradeList both;
-    AddTrades({&all, 0, &solver->passes.back().plans()}, most_bytes, &both);
-    all = std::move(both);
-  }
-  for (size_t i = 0; i < all.peak.size(); ++i) {
-    solver->points.push_back({all.peak[i], all.cost[i]});
-  }
+  TALLY_ASSIGN_OR_RETURN(std::unique_ptr<Solver> solver, Solver::Make(graph, costs, moves));
+  solver->Solve({.bytes = most_bytes});
   return ChainCurve(std::move(solver));
 }
 
@@ -78,9 +85,18 @@ Plan ChainCurve::PlanAt(size_t i) const {
 
 absl::StatusOr<PlanAnswer> PlanChain(const Graph& graph, const NodeCosts& costs, int64_t budget,
                                      ChainMoves moves) {
-  TALLY_ASSIGN_OR_RETURN(const ChainCurve curve, ChainCurve::Make(graph, costs, moves, budget));
+  TALLY_ASSIGN_OR_RETURN(std::unique_ptr<ChainCurve::Solver> solver,
+                         ChainCurve::Solver::Make(graph, costs, moves));
+  // With short lists a plan that may not be the cheapest, soon; what costs more need not be looked
+  // at. The least peak is the same, as lists keep their ends.
+  solver->Solve({.bytes = budget, .points = kShortList});
+  if (!solver->points.empty()) {
+    const double enough = solver->points.back().extra_cost * (1 + 1e-9);
+    solver->Solve({.bytes = budget, .cost = enough});
+  }
   PlanAnswer answer;
-  if (!curve.points().empty()) {
+  if (!solver->points.empty()) {
+    const ChainCurve curve(std::move(solver));
     answer.kind = PlanAnswer::kPlan;
     answer.plan = curve.PlanAt(curve.points().size() - 1);
     answer.plan.name = absl::StrCat(NameOf(moves), ":", budget);
@@ -91,11 +107,9 @@ absl::StatusOr<PlanAnswer> PlanChain(const Graph& graph, const NodeCosts& costs,
     answer.optimal = answer.price.extra_nodes == 0;
     return answer;
   }
-  TALLY_ASSIGN_OR_RETURN(
-      const ChainCurve whole,
-      ChainCurve::Make(graph, costs, moves, std::numeric_limits<int64_t>::max(), true));
-  const Plan least = whole.PlanAt(0);
-  answer.best = PriceValidPlan(graph, least).peak_bytes;
+  solver->Solve({.points = 1});
+  const ChainCurve least(std::move(solver));
+  answer.best = PriceValidPlan(graph, least.PlanAt(0)).peak_bytes;
   answer.kind = budget < answer.bound ? PlanAnswer::kInfeasible : PlanAnswer::kNotFound;
   return answer;
 }

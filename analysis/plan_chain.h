@@ -12,7 +12,11 @@
 // Instead of memory slots, each pair of stages has the list of all (peak, cost) that no other plan
 // beats. A peak is that of everything that lives: parameters, gradients so far, constants, scratch,
 // as found by walking the record's nodes; PricePlan of the plan finds the same peak, or a lower one
-// where a constant turns out to die before its stage could have needed it again.
+// where a constant, or a boundary that backward reads from both sides, turns out to die earlier.
+//
+// Where stages are equal, `kTrue` is the optimum of all schedules as far as exhaustive search goes.
+// Where they differ, giving a stored boundary up early and storing it again can be cheaper still;
+// that is not looked for.
 //
 // Time O(n^3 p) for n stages and p points of a list, O(n^2 p) where stages are equal; memory O(n^2)
 // and the lists. A record with too many stages is planned over merged neighbours and says so.
@@ -56,8 +60,6 @@ class ChainCurve {
  private:
   struct Solver;
   explicit ChainCurve(std::unique_ptr<Solver> solver);
-  static absl::StatusOr<ChainCurve> Make(const Graph& graph, const NodeCosts& costs,
-                                         ChainMoves moves, int64_t most_bytes, bool least_only);
   friend absl::StatusOr<PlanAnswer> PlanChain(const Graph& graph, const NodeCosts& costs,
                                               int64_t budget, ChainMoves moves);
 

@@ -82,17 +82,20 @@ class Segmenter {
     num_segments_ = (pass + 1) * count;
   }
 
-  // A node is dropped after forward when only its segment and gradients read what it makes.
+  // A value is dropped after forward when only its segment and gradients read it; its node makes it
+  // again, and what else it makes too: an output that is kept is then written anew, which a view of
+  // it would not survive.
   void MarkDropped() {
-    const std::vector<bool> pinned = PinnedStorages(g_);
-    std::vector<bool> keep = pinned;                      // per storage
+    keep_ = PinnedStorages(g_);
+    std::vector<bool> once = keep_;                       // per storage: not to be written again
     std::vector<int> segment(g_.storages.size(), kNone);  // that makes it
     for (NodeId n = 0; n < NumNodes(); ++n) {
       const Node& node = g_.nodes[n];
       for (ValueId v : g_.out(node)) {
         const StorageId s = g_.values[v].storage;
         if (node.op->kind == OpKind::kCompute) segment[s] = segment_[n];
-        if (node.op->kind == OpKind::kUpdate) keep[s] = true;
+        if (node.op->kind == OpKind::kView) once[s] = true;
+        if (node.op->kind == OpKind::kUpdate) keep_[s] = once[s] = true;
       }
     }
     for (NodeId n = 0; n < NumNodes(); ++n) {
@@ -100,26 +103,36 @@ class Segmenter {
       if (node.phase == Phase::kBackward || node.phase == Phase::kOptimizer) continue;
       for (ValueId v : g_.in(node)) {
         const StorageId s = g_.values[v].storage;
-        if (segment[s] != segment_[n]) keep[s] = true;
+        if (segment[s] != segment_[n]) keep_[s] = true;
       }
     }
     dropped_.assign(g_.nodes.size(), false);
     for (NodeId n = 0; n < NumNodes(); ++n) {
       const Node& node = g_.nodes[n];
       if (segment_[n] == kNone || node.op->kind == OpKind::kUpdate) continue;
-      bool drop = true;
+      bool drop = false, may = true;
       for (ValueId v : g_.out(node)) {
-        drop &= !keep[g_.values[v].storage] && segment[g_.values[v].storage] == segment_[n];
+        const StorageId s = g_.values[v].storage;
+        if (segment[s] != segment_[n]) may = false;
+        if (keep_[s] && once[s]) may = false;
+        drop |= !keep_[s];
       }
-      dropped_[n] = drop && node.num_out > 0;
+      dropped_[n] = drop && may;
+      if (dropped_[n]) continue;
+      for (ValueId v : g_.out(node)) keep_[g_.values[v].storage] = true;
     }
-    // Outputs of one node stay together, and a view goes with its base.
+    // A view goes with its base.
     for (NodeId n = 0; n < NumNodes(); ++n) {
       const Node& node = g_.nodes[n];
       if (!dropped_[n] || node.op->kind != OpKind::kView) continue;
       const NodeId base = g_.values[g_.in(node)[0]].producer;
       dropped_[n] = base != kNone && dropped_[base];
     }
+  }
+
+  bool Dropped(ValueId v) const {
+    const NodeId producer = g_.values[v].producer;
+    return producer != kNone && dropped_[producer] && !keep_[g_.values[v].storage];
   }
 
   // What gradients read of each segment, and all that it takes to make it again.
@@ -131,8 +144,7 @@ class Segmenter {
           needed[n] || node.phase == Phase::kBackward || node.phase == Phase::kOptimizer;
       if (!reads) continue;
       for (ValueId v : g_.in(node)) {
-        const NodeId producer = g_.values[v].producer;
-        if (producer != kNone && dropped_[producer]) needed[producer] = true;
+        if (Dropped(v)) needed[g_.values[v].producer] = true;
       }
     }
     std::vector<std::vector<NodeId>> reruns(num_segments_);
@@ -150,9 +162,8 @@ class Segmenter {
       const Node& node = g_.nodes[n];
       if (node.phase != Phase::kForward) {
         for (ValueId v : g_.in(node)) {
-          const NodeId producer = g_.values[v].producer;
-          if (producer == kNone || !dropped_[producer]) continue;
-          std::vector<NodeId>& rerun = reruns[segment_[producer]];
+          if (!Dropped(v)) continue;
+          std::vector<NodeId>& rerun = reruns[segment_[g_.values[v].producer]];
           runs.insert(runs.end(), rerun.begin(), rerun.end());
           rerun.clear();
         }
@@ -168,7 +179,8 @@ class Segmenter {
   const bool recompute_last_;
   int num_segments_ = 0;
   std::vector<int> segment_;   // per node; kNone: kept
-  std::vector<bool> dropped_;  // per node
+  std::vector<bool> keep_;     // per storage: stays until its last use
+  std::vector<bool> dropped_;  // per node: runs again if what it makes is needed
 };
 
 Plan Nothing(const Graph& graph, std::string note) {
