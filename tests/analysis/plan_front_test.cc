@@ -1,0 +1,131 @@
+#include "tally/analysis/plan_front.h"
+
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "dag_graphs.h"
+#include "gpt_step.h"
+#include "gtest/gtest.h"
+#include "tally/analysis/plan_search.h"
+
+namespace tally {
+namespace {
+
+constexpr int64_t kBytes = DagBuilder::kUnit;
+
+// Every point is a plan that can be run and that costs what it says.
+void ExpectHonest(const Graph& graph, const NodeCosts& costs, const PlanFront& front) {
+  for (const PlanPoint& point : front.points) {
+    const absl::StatusOr<PlanPrice> price = PricePlan(graph, point.plan);
+    ASSERT_TRUE(price.ok()) << point.plan.name << ": " << price.status();
+    EXPECT_EQ(price->peak_bytes, point.price.peak_bytes);
+    EXPECT_EQ(ExtraCost(graph, point.plan, costs), point.extra_cost);
+    EXPECT_GE(price->peak_bytes, front.floor.bytes) << point.plan.name;
+    EXPECT_LE(front.CheapestWithin(price->peak_bytes), point.extra_cost * (1 + 1e-9));
+  }
+  for (size_t i = 1; i < front.front.size(); ++i) {
+    const PlanPoint &a = front.points[front.front[i - 1]], &b = front.points[front.front[i]];
+    EXPECT_LT(a.price.peak_bytes, b.price.peak_bytes);
+    EXPECT_GT(a.extra_cost, b.extra_cost);
+  }
+}
+
+struct Budget {
+  int64_t units;
+  double extra_cost;
+};
+
+// The published optimum at each budget, and that there is none below the last.
+void ExpectOptima(const Graph& graph, const NodeCosts& costs, const std::vector<Budget>& optima) {
+  const PlanFront front = MakePlanFront(graph, costs);
+  ExpectHonest(graph, costs, front);
+  EXPECT_TRUE(front.complete);
+  for (const Budget& b : optima) {
+    const PlanAnswer answer = Optimal(front, b.units * kBytes);
+    ASSERT_EQ(answer.kind, PlanAnswer::kPlan) << b.units << " units";
+    EXPECT_TRUE(answer.optimal);
+    EXPECT_EQ(ExtraCost(graph, answer.plan, costs), b.extra_cost) << b.units << " units";
+    EXPECT_LE(answer.price.peak_bytes, b.units * kBytes);
+    const PlanAnswer searched = PlanSearch(graph, costs, b.units * kBytes);
+    ASSERT_EQ(searched.kind, PlanAnswer::kPlan) << b.units << " units";
+    EXPECT_EQ(ExtraCost(graph, searched.plan, costs), b.extra_cost) << b.units << " units";
+    EXPECT_TRUE(searched.optimal);
+  }
+  const int64_t floor = optima.back().units * kBytes;
+  for (const PlanAnswer& answer :
+       {Optimal(front, floor - 1), PlanSearch(graph, costs, floor - 1)}) {
+    EXPECT_EQ(answer.kind, PlanAnswer::kInfeasible);
+    EXPECT_EQ(answer.bound, floor);
+    EXPECT_NE(answer.node, kNone);
+  }
+}
+
+TEST(PlanFront, HasThePublishedOptimaOfTwoResidualBlocks) {
+  NodeCosts costs;
+  const Graph graph = TwoResidualBlocks(&costs);
+  ExpectOptima(graph, costs, {{7, 0}, {6, 1}, {5, 3}});
+}
+
+TEST(PlanFront, HasThePublishedOptimumOfTheDiamond) {
+  NodeCosts costs;
+  const Graph graph = Diamond(&costs);
+  ExpectOptima(graph, costs, {{14, 0}});
+  const PlanAnswer answer = Optimal(MakePlanFront(graph, costs), 14 * kBytes - 1);
+  EXPECT_EQ(graph.nodes[answer.node].phase, Phase::kBackward);
+  EXPECT_EQ(graph.nodes[answer.node].serves, 2) << "the product";
+}
+
+// Published as total computations, 2n + 1 of which no plan saves.
+TEST(PlanFront, HasThePublishedOptimaOfCheckmatesLinearGraphs) {
+  NodeCosts costs;
+  Graph graph = CheckmateLinear(2, &costs);
+  ExpectOptima(graph, costs, {{4, 5 - 5}, {3, 6 - 5}});
+  graph = CheckmateLinear(3, &costs);
+  ExpectOptima(graph, costs, {{5, 7 - 7}, {4, 8 - 7}, {3, 10 - 7}});
+  graph = CheckmateLinear(4, &costs);
+  ExpectOptima(graph, costs, {{6, 9 - 9}, {5, 10 - 9}, {4, 11 - 9}, {3, 15 - 9}});
+}
+
+// Views, updates and statistics beside the results: a GPT step with two blocks. From the floor to
+// no plan in 50 steps: no peak above its budget, no cost that rises with the budget.
+TEST(PlanFront, HonoursEveryBudgetMonotonically) {
+  const Graph graph =
+      GptStep(
+          {.batch = 4, .seq = 32, .context = 32, .vocab = 64, .layers = 4, .width = 32, .heads = 2})
+          .Record();
+  const NodeCosts costs = FlopCosts(graph);
+  const PlanFront front = MakePlanFront(graph, costs, {.budgets = 12, .work = 3'000'000});
+  ExpectHonest(graph, costs, front);
+  const int64_t most = front.none().price.peak_bytes, least = front.floor.bytes;
+  ASSERT_LT(least, most);
+  double before = std::numeric_limits<double>::infinity();
+  int plans = 0;
+  for (int i = 0; i <= 50; ++i) {
+    const int64_t budget = least + (most - least) * i / 50;
+    const PlanAnswer answer = Optimal(front, budget);
+    EXPECT_EQ(answer.bound, least);
+    if (answer.kind == PlanAnswer::kNotFound) {
+      EXPECT_EQ(plans, 0) << "a plan for a smaller budget was found";
+      EXPECT_GT(answer.best, budget);
+      continue;
+    }
+    ASSERT_EQ(answer.kind, PlanAnswer::kPlan);
+    ++plans;
+    EXPECT_LE(answer.price.peak_bytes, budget);
+    const double cost = ExtraCost(graph, answer.plan, costs);
+    EXPECT_LE(cost, before);
+    EXPECT_LE(answer.cheapest, cost);
+    before = cost;
+  }
+  EXPECT_GT(plans, 35);
+  EXPECT_EQ(before, 0) << "what no plan takes costs nothing";
+  EXPECT_EQ(Optimal(front, most).plan.name, "none");
+  EXPECT_TRUE(Optimal(front, most).optimal);
+  const PlanAnswer refused = Optimal(front, least - 1);
+  EXPECT_EQ(refused.kind, PlanAnswer::kInfeasible);
+  EXPECT_NE(refused.node, kNone);
+}
+
+}  // namespace
+}  // namespace tally
