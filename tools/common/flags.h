@@ -7,11 +7,13 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "tally/io/quantity.h"
 #include "tally/nn/nearest.h"
 
 namespace tally {
@@ -43,6 +45,9 @@ class Flags {
   void List(const std::string& name, std::vector<std::string>* target, const std::string& value,
             const std::string& help);
 
+  // A line under the flag before it: one of the things that its value can be.
+  void Note(const std::string& value, const std::string& help);
+
   // Positional arguments in order. `given()` tells which flags were set.
   absl::StatusOr<std::vector<std::string>> Parse(int argc, const char* const* argv);
   bool given(absl::string_view name) const;
@@ -52,6 +57,7 @@ class Flags {
   struct Flag {
     std::string group, name, value, help, fallback;
     bool is_switch = false;
+    std::vector<std::pair<std::string, std::string>> notes;
     std::string bare;  // what --name alone stands for; "": it takes the next argument
     bool given = false;
     bool repeats = false;
@@ -64,13 +70,6 @@ class Flags {
   std::string usage_, about_, group_;
   std::vector<Flag> flags_;
 };
-
-// Quantities: digits, an optional fraction and exponent, and a suffix. K M B G T P are powers of
-// 1000 ("70B", "15T", "1.5M", "1e6"); a byte quantity takes B KB MB GB TB (powers of 1000) and
-// KiB MiB GiB TiB. Exact: a count that is not whole after its suffix ("1.5", "0.7K") is refused;
-// bytes are rounded to the nearest, halves up ("0.1KiB" is 102).
-absl::StatusOr<int64_t> ParseCount(absl::string_view text);
-absl::StatusOr<int64_t> ParseBytes(absl::string_view text);
 
 }  // namespace tally
 

@@ -1,4 +1,4 @@
-#include "tally/tools/common/flags.h"
+#include "tally/io/quantity.h"
 
 #include <gtest/gtest.h>
 
@@ -42,6 +42,20 @@ TEST(Quantities, BytesAreRoundedToTheNearest) {
   EXPECT_EQ(*ParseBytes("0.0005KB"), 1);  // a half
   EXPECT_EQ(*ParseBytes("0.00049KB"), 0);
   EXPECT_FALSE(ParseBytes("8388608TiB").ok());  // 2^63
+}
+
+TEST(Quantities, AreNamedInTheShortestExactUnit) {
+  const std::pair<int64_t, const char*> cases[] = {{80'000'000'000, "80GB"},
+                                                   {24'500'000'000, "24500MB"},
+                                                   {int64_t{3} << 30, "3GiB"},
+                                                   {1536, "1536B"},
+                                                   {65'536, "64KiB"},
+                                                   {0, "0B"},
+                                                   {INT64_MAX, "9223372036854775807B"}};
+  for (const auto& [bytes, name] : cases) {
+    EXPECT_EQ(BytesName(bytes), name);
+    EXPECT_EQ(ParseBytes(name).value_or(-1), bytes);
+  }
 }
 
 }  // namespace
