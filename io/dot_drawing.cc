@@ -235,6 +235,9 @@ class Drawer {
       item.instances = item.totals.nodes / static_cast<int64_t>(item.members.size());
       if (item.rerun) {
         item.serves = item_of_[item.node];
+        item.runs = plan_.runs[item.node];
+        const NodeId before = plan_.before[item.node];
+        if (before != kNone) item.before = item_of_[repeats_.drawn_as[before]];
       } else if (item.phase != Phase::kForward) {
         const NodeId f = g_.nodes[item.node].serves;
         if (f != kNone) item.serves = item_of_[repeats_.drawn_as[f]];

@@ -39,7 +39,8 @@ enum class Retention : uint8_t { kUnknown, kTransient, kRetained, kDropped };
 struct Item {
   ItemKind kind = ItemKind::kOp;
   Phase phase = Phase::kForward;
-  bool rerun = false;  // a second run of a forward node, by the plan
+  bool rerun = false;  // further runs of a forward node, by the plan
+  int runs = 1;        // of the first member, by the plan
   bool weight_grad = false;
   Retention retention = Retention::kUnknown;
   ScopeId scope = 0;
@@ -50,6 +51,7 @@ struct Item {
   Totals totals;                         // over members and all that are drawn as them
   Count serving_dx = 0, serving_dw = 0;  // FLOPs of the backward nodes that serve these
   ItemId serves = kNone;         // backward and reruns: the forward item beside which it stands
+  ItemId before = kNone;         // reruns: what runs for its first time after the second run
   std::string title;             // of groups
   std::vector<ItemId> far_from;  // sources whose edges are not drawn
   int far_to = 0;                // edges that leave and are not drawn

@@ -282,6 +282,7 @@ class Connector {
     d_.items = std::move(items);
     for (Item& item : d_.items) {
       if (item.serves != kNone) item.serves = now[item.serves];
+      if (item.before != kNone) item.before = now[item.before];
     }
     for (Link& link : d_.links) {
       link.from = now[link.from];

@@ -126,6 +126,7 @@ std::string Labels::Title(const Item& item) const {
     }
   }
   if (item.rerun || item.phase == Phase::kRecompute) aside = "run again";
+  if (item.runs > 2) absl::StrAppend(&aside, " ", item.runs - 1, " times");
   std::string html = absl::StrCat("<B>", HtmlText(ShortName(title)), "</B>");
   if (!aside.empty()) absl::StrAppend(&html, "  ", Small(HtmlText(ShortName(aside, 32))));
   if (item.instances > 1 && item.phase != Phase::kOptimizer)
@@ -210,6 +211,10 @@ std::string Labels::BytesRow(const Item& item) const {
   const char* const kRetention[] = {"", "", "retained", "dropped"};
   const char* kept = kRetention[static_cast<int>(item.retention)];
   if (*kept != 0) absl::StrAppend(&text, text.empty() ? "" : ", ", kept);
+  if (item.before != kNone) {
+    absl::StrAppend(&text, text.empty() ? "" : ", ", item.runs > 2 ? "first before n" : "before n",
+                    item.before);
+  }
   if (!item.far_from.empty()) {
     absl::StrAppend(&text, text.empty() ? "" : "; ", "reads ",
                     item.far_from.size() > 1 ? "also " : "", "n", item.far_from[0]);
@@ -367,6 +372,7 @@ std::string Labels::Node(ItemId id) const {
     const char* kNames[] = {"", "transient", "retained", "dropped"};
     absl::StrAppend(&text, Attribute("plan", QuotedText(kNames[static_cast<int>(item.retention)])));
   }
+  if (item.rerun) absl::StrAppend(&text, Attribute("runs", Count(item.runs)));
   return absl::StrCat(text, Attribute("tooltip", ShownText(Tooltip(id))));
 }
 

@@ -5,10 +5,14 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstdlib>
 #include <fstream>
 #include <map>
+#include <set>
 #include <sstream>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
@@ -319,6 +323,76 @@ TEST(GraphDotTest, APlanShowsWhatItKeepsDropsAndRunsAgain) {
   EXPECT_THAT(dot, HasSubstr("plan=\"dropped\""));
   EXPECT_THAT(dot, HasSubstr("plan=\"retained\""));
   EXPECT_THAT(dot, HasSubstr("phase=\"recompute\""));
+}
+
+// Whether what node `n` makes first is read by backward or a second run before it is given back.
+bool KeptForLater(const Graph& graph, const Plan& plan, NodeId n) {
+  std::set<NodeId> ran;
+  size_t at = 0;
+  while (plan.steps[at].kind != PlanStep::kRun || plan.steps[at].id != n) {
+    if (plan.steps[at].kind == PlanStep::kRun) ran.insert(plan.steps[at].id);
+    ++at;
+  }
+  std::set<StorageId> live;
+  for (ValueId v : graph.out(graph.nodes[n])) live.insert(graph.values[v].storage);
+  for (ran.insert(n), ++at; at < plan.steps.size(); ++at) {
+    const PlanStep& step = plan.steps[at];
+    if (step.kind == PlanStep::kFree) {
+      live.erase(step.id);
+      continue;
+    }
+    const Node& node = graph.nodes[step.id];
+    const bool later = !ran.insert(step.id).second || node.phase == Phase::kBackward;
+    for (ValueId v : graph.in(node)) {
+      if (later && live.count(graph.values[v].storage) > 0) return true;
+    }
+  }
+  return false;
+}
+
+TEST(GraphDotTest, APlanMarksEachOpByWhatItDoesWithIt) {
+  const Graph graph = Trace("gpt2:layers=5,width=16,heads=2,vocab=32,context=8", true);
+  for (const Plan& plan : {PlanNone(graph), PlanSqrt(graph), PlanSegments(graph, 1, true)}) {
+    std::vector<int> runs(graph.nodes.size(), 0);
+    for (const PlanStep& step : plan.steps) runs[step.id] += step.kind == PlanStep::kRun;
+    DotOptions options;
+    options.fold = DotOptions::Fold::kNone;
+    options.plan = &plan;
+    const std::string dot = Dot(graph, options);
+    int marked = 0;
+    for (absl::string_view line : absl::StrSplit(dot, '\n')) {
+      const size_t first = line.find("first_node=\""), mark = line.find(", plan=\"");
+      if (first == absl::string_view::npos || mark == absl::string_view::npos) continue;
+      const NodeId n = std::atoi(line.data() + first + 12);
+      const std::string want = runs[n] > 1                    ? "dropped"
+                               : KeptForLater(graph, plan, n) ? "retained"
+                                                              : "transient";
+      EXPECT_TRUE(absl::StartsWith(line.substr(mark + 8), want)) << plan.name << " node " << n;
+      ++marked;
+    }
+    EXPECT_GT(marked, 60);
+  }
+}
+
+TEST(GraphDotTest, APlanSaysHowOftenAndBeforeWhatItRunsAnOpAgain) {
+  const Graph graph = Trace("mlp:8,16,4", true);
+  std::vector<NodeId> list;
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    // The first contraction also before each of the first two backward nodes.
+    const bool backward = graph.nodes[n].phase == Phase::kBackward;
+    if (backward && std::count(list.begin(), list.end(), 0) < 3) list.push_back(0);
+    list.push_back(static_cast<NodeId>(n));
+  }
+  ASSERT_EQ(graph.nodes[0].phase, Phase::kForward);
+  Plan plan = PlanFromRuns(graph, list);
+  ASSERT_TRUE(ValidatePlan(graph, plan).ok()) << ValidatePlan(graph, plan);
+  DotOptions options;
+  options.fold = DotOptions::Fold::kNone;
+  options.plan = &plan;
+  const std::string dot = Dot(graph, options);
+  EXPECT_THAT(dot, HasSubstr("run again 2 times"));
+  EXPECT_THAT(dot, HasSubstr("first before n"));
+  EXPECT_THAT(dot, HasSubstr("runs=\"3\""));
 }
 
 TEST(GraphDotTest, APlanOfAnotherGraphIsRefused) {
