@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
-#include "absl/strings/str_cat.h"
-#include "tally/analysis/plan_sqrt.h"
 #include "tally/analysis/verify.h"
+#include "tally/io/plan_maker.h"
+#include "tally/io/plan_name.h"
 #include "tally/io/summary_rules.h"
 #include "tally/io/summary_time.h"
 #include "tally/tensor/check.h"
@@ -95,16 +95,52 @@ bool Report::tied() const {
   return false;
 }
 
-const std::vector<std::string>& PlanNames() {
-  static const std::vector<std::string>* const names = new std::vector<std::string>{"none", "sqrt"};
-  return *names;
+NodeCosts CostsOf(const Graph& graph, const SplitProof& proof, const ReportRequest& request) {
+  if (request.plan_cost == PlanCost::kFlops || !request.hardware) return FlopCosts(graph);
+  NodeCosts costs;
+  costs.unit = NodeCosts::kSeconds;
+  if (request.machine) {
+    for (const PredictedTime& t : PredictTime(graph, Speeds(*request.machine)).nodes)
+      costs.of.push_back(t.seconds);
+  } else {
+    const RooflineReport roofline = AnalyzeRoofline(graph, proof, *request.hardware, request.peaks);
+    for (const NodeTime& t : roofline.nodes) costs.of.push_back(t.seconds());
+  }
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    if (graph.nodes[n].op->kind == OpKind::kView) costs.of[n] = 0;
+  }
+  return costs;
 }
 
-Plan MakePlan(const Graph& graph, const std::string& name) {
-  if (name == "none") return PlanNone(graph);
-  TALLY_CHECK(name == "sqrt") << "unknown plan " << name;
-  return PlanSqrt(graph);
+namespace {
+
+absl::Status AddPlans(Report& report) {
+  const Graph& g = report.graph;
+  report.costs = CostsOf(g, report.proof, report.request);
+  PlanMaker maker(g, report.costs, UsableMemory(report.request));
+  std::vector<PlanSpec> specs = {{.kind = PlanSpec::kNone}};
+  std::vector<PlanSpec>& asked = report.request.plans;
+  if (report.request.all_plans) {
+    const std::vector<PlanSpec> all = maker.All();
+    asked.insert(asked.end(), all.begin(), all.end());
+  }
+  specs.insert(specs.end(), asked.begin(), asked.end());
+  for (size_t i = 0; i < specs.size(); ++i) {
+    const PlanSpec& spec = specs[i];
+    if (std::find(specs.begin(), specs.begin() + i, spec) != specs.begin() + i) continue;
+    TALLY_ASSIGN_OR_RETURN(PlanAnswer answer, maker.Make(spec));
+    if (answer.kind != PlanAnswer::kPlan) {
+      report.refused.push_back({spec, PlanName(spec), std::move(answer)});
+      continue;
+    }
+    const double extra = ExtraCost(g, answer.plan, report.costs);
+    report.plans.push_back({std::move(answer.plan), std::move(answer.price), spec, extra,
+                            answer.optimal, answer.cheapest});
+  }
+  return absl::OkStatus();
 }
+
+}  // namespace
 
 absl::StatusOr<Report> MakeReport(Graph graph, ReportSource source, ReportRequest request) {
   TALLY_RETURN_IF_ERROR(Verify(graph));
@@ -120,14 +156,7 @@ absl::StatusOr<Report> MakeReport(Graph graph, ReportSource source, ReportReques
   report.saved = ListResiduals(g);
   report.memory = AnalyzeMemory(g);
   report.sums = SumStorages(g);
-  report.plans.push_back({PlanNone(g), report.memory.none});
-  absl::flat_hash_set<std::string> seen = {"none"};
-  for (const std::string& name : report.request.plans) {
-    if (!seen.insert(name).second) continue;
-    Plan plan = MakePlan(g, name);
-    TALLY_ASSIGN_OR_RETURN(PlanPrice price, PricePlan(g, plan));
-    report.plans.push_back({std::move(plan), std::move(price)});
-  }
+  TALLY_RETURN_IF_ERROR(AddPlans(report));
   report.rules = RulesOf(report);
   report.roofline = RooflineOf(report);
   report.run = RunTimeOf(report);

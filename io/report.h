@@ -14,6 +14,7 @@
 #include "tally/analysis/cost_report.h"
 #include "tally/analysis/hardware.h"
 #include "tally/analysis/memory.h"
+#include "tally/analysis/planner.h"
 #include "tally/analysis/predict_time.h"
 #include "tally/analysis/residuals.h"
 #include "tally/analysis/roofline.h"
@@ -40,10 +41,19 @@ struct ReportSource {
   std::string policy;  // of dtypes: what was asked of the run
 };
 
+// What planners trade against bytes.
+enum class PlanCost : uint8_t {
+  kFlops,
+  kTime,  // seconds a node takes at least on the request's hardware, or is predicted to take on its
+          // machine
+};
+
 // What is asked of a graph besides what it holds. The defaults ask nothing more.
 struct ReportRequest {
-  std::vector<std::string> plans;              // of PlanNames
+  std::vector<PlanSpec> plans;
+  bool all_plans = false;                      // and PlanMaker::All
   bool plans_asked = false;                    // by the user: it is to fit under one of them
+  PlanCost plan_cost = PlanCost::kFlops;       // kTime wants hardware
   std::optional<Hardware> hardware;            // what it runs on: without, no time is told
   std::shared_ptr<const Calibration> machine;  // that it is, where it was measured: predicts times
   PeakOptions peaks;                           // which of its rates count
@@ -56,8 +66,20 @@ struct ReportRequest {
 };
 
 struct PricedPlan {
-  Plan plan;
+  Plan plan;  // its name is PlanName(spec)
   PlanPrice price;
+  PlanSpec spec;
+  double extra = 0;  // of Report::costs: what runs again
+  // Of a plan with a budget of bytes.
+  bool optimal = false;
+  double cheapest = 0;
+};
+
+// A plan with a budget that there is none for.
+struct RefusedPlan {
+  PlanSpec spec;
+  std::string name;
+  PlanAnswer answer;  // kInfeasible or kNotFound
 };
 
 // Sums over the storages of the record, each once and whole.
@@ -80,7 +102,9 @@ struct Report {
   ResidualReport saved;
   MemoryReport memory;
   StorageSums sums;
+  NodeCosts costs;  // as request.plan_cost says
   std::vector<PricedPlan> plans;
+  std::vector<RefusedPlan> refused;
   std::vector<NamedRule> rules;
   std::optional<RooflineReport> roofline;   // on the request's hardware
   std::optional<RunTime> run;               // of the request's tokens on it
@@ -98,14 +122,12 @@ struct Report {
   bool tied() const;  // a look-up table is also a weight
 };
 
-// "none", "sqrt".
-const std::vector<std::string>& PlanNames();
-
-// The plan of that name, which is one of PlanNames.
-Plan MakePlan(const Graph& graph, const std::string& name);
+// What the nodes of any graph cost, as the request says. `proof` is of the graph.
+NodeCosts CostsOf(const Graph& graph, const SplitProof& proof, const ReportRequest& request);
 
 // Verifies the graph (its error is returned), then runs every analysis. The plan "none" comes first
-// and once, whether asked for or not. n log n in the graph.
+// and once, whether asked for or not. n log n in the graph, besides what its planners take.
+// kInvalidArgument: `fit` where neither hardware nor memory says what there is.
 absl::StatusOr<Report> MakeReport(Graph graph, ReportSource source, ReportRequest request);
 
 }  // namespace tally

@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "tally/io/summary_plans.h"
 #include "tally/io/summary_polynomials.h"
 #include "tally/io/summary_rules.h"
 #include "tally/io/summary_time.h"
@@ -11,10 +12,6 @@ namespace {
 
 Json TextOrNull(const std::string& text) { return text.empty() ? Json() : Json(text); }
 Json NumberOrNull(const std::optional<int64_t>& n) { return n ? Json(*n) : Json(); }
-
-Json Ratio(Count part, Count whole) {
-  return whole == 0 ? Json() : Json(static_cast<double>(part) / static_cast<double>(whole));
-}
 
 Json ModelJson(const Report& r) {
   Json json = Json::Object();
@@ -110,23 +107,6 @@ Json MemoryJson(const Report& r) {
   json.Add("at_peak", std::move(live)).Add("recipe", TextOrNull(RecipeText(r)));
   AddBudgetKeys(r, json);
   return json;
-}
-
-Json PlansJson(const Report& r) {
-  Json plans = Json::Array();
-  for (const PricedPlan& plan : r.plans) {
-    const PlanPrice& price = plan.price;
-    Json json = Json::Object();
-    json.Add("name", plan.plan.name).Add("peak", price.peak_bytes).Add("saved", price.saved_bytes);
-    json.Add("recompute_flops", price.recompute.matmul).Add("extra_nodes", price.extra_nodes);
-    json.Add("ratio_peak", Ratio(price.peak_bytes, r.memory.peak_bytes));
-    json.Add("ratio_flops", Ratio(r.hardware_flops(price), r.cost.hardware_flops()));
-    for (const FitCase& c : r.verdict.cases) {
-      if (c.plan == plan.plan.name) json.Add("fits", r.verdict.fits ? Json(c.fits) : Json());
-    }
-    plans.Append(std::move(json));
-  }
-  return plans;
 }
 
 }  // namespace

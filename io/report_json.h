@@ -10,7 +10,8 @@
 //   memory{parameters gradients optimizer inputs saved saved_viewed saved_inputs workspace peak
 //          peak_node at_peak[{name bytes origin scope}] recipe}
 //   rules[{name flops ratio}]
-//   plans[{name peak saved recompute_flops extra_nodes ratio_peak ratio_flops}]
+//   plans[{name peak saved recompute_flops extra_nodes ratio_peak ratio_flops fits ..}]
+//        (io/summary_plans.h)
 //   time{hardware peak_flops bandwidth nodes_compute_bound nodes_memory_bound seconds mfu_bound ..}
 //        (io/summary_time.h)
 //

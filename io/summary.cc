@@ -10,6 +10,7 @@
 #include "tally/analysis/provenance.h"
 #include "tally/io/deviations.h"
 #include "tally/io/summary_memory.h"
+#include "tally/io/summary_plans.h"
 #include "tally/io/summary_polynomials.h"
 #include "tally/io/summary_rules.h"
 #include "tally/io/summary_time.h"
@@ -47,7 +48,7 @@ class Writer {
     text_ += RulesSummary(r_);
     text_ += MemorySummary(r_);
     text_ += BudgetSummary(r_);
-    Plans();
+    text_ += PlansSummary(r_);
     text_ += TimeSummary(r_);
     TopOps();
     TopScopes();
@@ -217,55 +218,6 @@ class Writer {
     table.AddRule();
     row("total", r_.cost.cost.total());
     Indented(table);
-  }
-
-  void Plans() {
-    Section(text_, "Plans (ratios are to what was recorded)");
-    Table table({{"plan", kLeft},
-                 {"peak", kRight},
-                 {"ratio", kRight},
-                 {"saved", kRight},
-                 {"recomputed FLOPs", kRight},
-                 {"nodes again", kRight},
-                 {"FLOPs ratio", kRight}});
-    const auto ratio = [](Count part, Count whole) {
-      return whole == 0
-                 ? std::string("-")
-                 : absl::StrFormat("%.4f", static_cast<double>(part) / static_cast<double>(whole));
-    };
-    for (const PricedPlan& plan : r_.plans) {
-      const PlanPrice& price = plan.price;
-      table.AddRow({plan.plan.name, ToGrouped(price.peak_bytes),
-                    ratio(price.peak_bytes, r_.memory.peak_bytes), ToGrouped(price.saved_bytes),
-                    ToGrouped(price.recompute.matmul), ToGrouped(price.extra_nodes),
-                    ratio(r_.hardware_flops(price), r_.cost.hardware_flops())});
-    }
-    Indented(table);
-    for (size_t i = 1; i < r_.plans.size(); ++i) Line("  " + InWords(r_.plans[i]));
-  }
-
-  std::string InWords(const PricedPlan& plan) const {
-    const PlanPrice& none = r_.plans[0].price;
-    const std::string name = plan.plan.name;
-    if (!plan.plan.note.empty() || plan.plan.segments.empty())
-      return absl::StrCat(name, ": ", plan.plan.note);
-    size_t blocks = 0, length = 0;
-    for (const PlanSegment& segment : plan.plan.segments) {
-      blocks += segment.blocks.size();
-      length = std::max(length, segment.blocks.size());
-    }
-    const std::string shape =
-        absl::StrCat(name, ": ", blocks, " blocks in segments of ", length,
-                     plan.plan.segments.back().recomputed ? "" : ", the last not recomputed", "; ");
-    const int64_t less = none.peak_bytes - plan.price.peak_bytes;
-    if (!Pays(plan.price, none)) {
-      return absl::StrCat(shape, "it does not pay, the peak is ",
-                          less == 0 ? "the same" : absl::StrCat(BytesText(-less), " higher"));
-    }
-    return absl::StrCat(shape, "it pays: the peak is ", BytesText(less), " lower (",
-                        PercentText(less, none.peak_bytes), "), for ",
-                        PercentText(plan.price.recompute.matmul, r_.cost.model_flops()),
-                        " more contraction FLOPs");
   }
 
   void TopOps() {

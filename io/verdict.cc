@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -41,21 +42,49 @@ void SetMemory(const ReportRequest& request, Verdict& verdict) {
   }
 }
 
+}  // namespace
+
+std::optional<int64_t> UsableMemory(const ReportRequest& request) {
+  Verdict verdict;
+  SetMemory(request, verdict);
+  return verdict.usable();
+}
+
+namespace {
+
 void SetCases(const Report& report, Verdict& verdict) {
   const BudgetSection& b = report.budget;
   const bool plans_asked = report.request.plans_asked;
   const auto add = [&](const std::string& plan, bool asked, int64_t peak) {
     FitCase c{.plan = plan, .asked = asked, .peak = peak};
     c.fits = verdict.usable() && peak <= *verdict.usable();
-    if (c.asked && c.fits && verdict.fits_as.empty()) verdict.fits_as = plan;
     verdict.cases.push_back(std::move(c));
   };
   add(kRecorded, !plans_asked, b.rank ? b.rank->peak_bytes : b.budget.peak_bytes);
+  const std::vector<PlanSpec>& asked = report.request.plans;
   for (size_t i = 0; i < report.plans.size(); ++i) {
-    const std::string& name = report.plans[i].plan.name;
-    const std::vector<std::string>& asked = report.request.plans;
-    add(name, plans_asked && std::find(asked.begin(), asked.end(), name) != asked.end(),
+    const PricedPlan& plan = report.plans[i];
+    add(plan.plan.name, plans_asked && absl::c_linear_search(asked, plan.spec),
         b.rank ? b.planned_rank[i].peak_bytes : b.planned[i].peak_bytes);
+  }
+  for (const RefusedPlan& plan : report.refused) {
+    const PlanAnswer& answer = plan.answer;
+    verdict.cases.push_back({.plan = plan.name,
+                             .asked = plans_asked,
+                             .peak = answer.best > 0 ? answer.best : answer.bound,
+                             .refused = true});
+  }
+  // Of several that fit, the one that costs least.
+  double least = 0;
+  for (const FitCase& c : verdict.cases) {
+    if (!c.asked || !c.fits) continue;
+    double extra = 0;
+    for (const PricedPlan& plan : report.plans) {
+      if (plan.plan.name == c.plan) extra = plan.extra;
+    }
+    if (!verdict.fits_as.empty() && extra >= least) continue;
+    verdict.fits_as = c.plan;
+    least = extra;
   }
   if (verdict.usable()) verdict.fits = !verdict.fits_as.empty();
 }
@@ -114,6 +143,7 @@ void AddRecordedRemedies(const Report& report, Verdict& verdict) {
   // Of those with a plan only what takes fewer ranks.
   int64_t ranks = kMostRanks + 1;
   for (const FitCase& c : verdict.cases) {
+    if (c.refused) continue;
     std::optional<ZeroRemedy> found = FindZeroRemedy(report, c.plan, *verdict.usable(), ranks - 1);
     if (!found) continue;
     ranks = found->options.ranks;
@@ -217,11 +247,18 @@ class Writer {
     }
     std::vector<std::string> parts;
     std::string otherwise;  // a plan that was not asked for, and fits
+    int left_out = 0;
     for (const FitCase& c : v_.cases) {
-      if (c.plan == "none" && c.peak == v_.cases[0].peak && !c.asked) continue;
-      parts.push_back(absl::StrCat(BytesText(c.peak), " ", AsPlan(c.plan)));
-      if (c.fits && !c.asked && otherwise.empty()) otherwise = AsPlan(c.plan);
+      if (c.fits && !c.asked && otherwise.empty() && !SameAsRecorded(c)) otherwise = AsPlan(c.plan);
+      if (SameAsRecorded(c)) continue;
+      if (v_.cases.size() > kMostCasesShown && !Stands(c)) {
+        ++left_out;
+        continue;
+      }
+      parts.push_back(
+          absl::StrCat(c.refused ? "at best " : "", BytesText(c.peak), " ", AsPlan(c.plan)));
     }
+    if (left_out > 0) parts.push_back(absl::StrCat("and ", left_out, " more, below"));
     const std::string answer = *v_.fits            ? "yes"
                                : otherwise.empty() ? "NO"
                                                    : absl::StrCat("not as asked, but ", otherwise);
@@ -235,6 +272,18 @@ class Writer {
  private:
   void Line(const std::string& line) {
     absl::StrAppend(&text_, Wrapped(SanitizeForTerminal(line)));
+  }
+
+  static constexpr size_t kMostCasesShown = 6;
+
+  bool SameAsRecorded(const FitCase& c) const {
+    return c.plan == "none" && c.peak == v_.cases[0].peak && !c.asked;
+  }
+  // Of many: the recorded one, the one that it fits as, and the least.
+  bool Stands(const FitCase& c) const {
+    const auto least = absl::c_min_element(
+        v_.cases, [](const FitCase& a, const FitCase& b) { return a.peak < b.peak; });
+    return &c == &v_.cases[0] || c.plan == v_.fits_as || c.plan == least->plan;
   }
 
   static std::string NoDevice(const char* what) {

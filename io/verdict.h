@@ -19,6 +19,7 @@
 namespace tally {
 
 struct Report;
+struct ReportRequest;
 
 // What a driver's context, library handles and their workspaces take, if nothing else is said.
 inline constexpr int64_t kDefaultReserve = int64_t{1} << 30;
@@ -27,8 +28,9 @@ inline constexpr int64_t kDefaultReserve = int64_t{1} << 30;
 struct FitCase {
   std::string plan;    // "recorded", "none", "sqrt"
   bool asked = false;  // by --plan, or recorded where no plan was
-  int64_t peak = 0;    // of a rank
+  int64_t peak = 0;    // of a rank; of a refused plan the least that any plan reached
   bool fits = false;
+  bool refused = false;  // a plan with a budget that there is none for
 };
 
 // Something that was computed to fit.
@@ -68,6 +70,9 @@ struct Verdict {
     return *memory - reserve;
   }
 };
+
+// What a device has for a step, less the reserve; nullopt where nothing says what it has.
+std::optional<int64_t> UsableMemory(const ReportRequest& request);
 
 // From the report, its budget, its roofline and its request: all but the remedies and `largest`.
 Verdict MakeVerdict(const Report& report);

@@ -18,6 +18,7 @@
 #include "tally/io/report.h"
 #include "tally/io/report_json.h"
 #include "tally/io/summary.h"
+#include "tally/io/summary_plans.h"
 #include "tally/io/table.h"
 #include "tally/tensor/check.h"
 #include "tally/tools/common/machine.h"
@@ -118,6 +119,10 @@ int Check(const Report& report, const Json& json, const ReportOptions& options) 
   int code = kOk;
   if (!report.proof.holds) {
     Complain(absl::StrCat("the proof does not hold: ", absl::StrJoin(report.proof.failures, "; ")));
+    code = kCheckFailed;
+  }
+  for (const RefusedPlan& plan : report.refused) {
+    Complain(absl::StrCat("--plan=", RefusalText(report, plan)));
     code = kCheckFailed;
   }
   if (options.check_fits && report.verdict.fits != true) {

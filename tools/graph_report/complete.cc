@@ -5,6 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "tally/analysis/verify.h"
+#include "tally/io/plan_maker.h"
+#include "tally/io/plan_name.h"
 #include "tally/io/table.h"
 #include "tally/tensor/check.h"
 #include "tally/tools/graph_report/all_sizes.h"
@@ -24,14 +26,18 @@ class Tracer {
   const TraceOptions& trace() const { return step_.trace; }
   const FamilyConfig& family() const { return step_.family; }
 
-  // The peak of a rank as recorded or under a plan.
+  // The peak of a rank as recorded or under a plan; where that is one with a budget and there is
+  // none, the least that was reached.
   absl::StatusOr<int64_t> Peak(const TraceOptions& trace, const std::string& plan) const {
     TALLY_ASSIGN_OR_RETURN(const Trace traced, TraceModel(step_.family, trace));
     const ZeroOptions ranks{.ranks = request_.gpus, .stage = request_.zero};
     const Graph& graph = traced.graph;
-    return (plan == kRecorded ? ApplyZero(graph, ranks)
-                              : ApplyZero(graph, MakePlan(graph, plan), ranks))
-        .peak_bytes;
+    if (plan == kRecorded) return ApplyZero(graph, ranks).peak_bytes;
+    TALLY_ASSIGN_OR_RETURN(const PlanSpec spec, ParsePlanName(plan));
+    PlanMaker maker(graph, CostsOf(graph, ProveSplit(graph), request_), UsableMemory(request_));
+    TALLY_ASSIGN_OR_RETURN(const PlanAnswer answer, maker.Make(spec));
+    if (answer.kind == PlanAnswer::kPlan) return ApplyZero(graph, answer.plan, ranks).peak_bytes;
+    return std::max(answer.best, answer.bound);
   }
 
  private:
@@ -55,10 +61,13 @@ void SplitBatch(const Tracer& tracer, Report& report) {
     budget.split_note = std::string(split.status().message());
 }
 
-// Of the cases of a verdict those worth a search: "none" only where it differs from the record.
-std::vector<std::string> PlansToTry(const Verdict& verdict) {
+// Of the cases of a verdict those worth a search: "none" only where it differs from the record, and
+// on request those that are searched for themselves.
+std::vector<std::string> PlansToTry(const Verdict& verdict, bool with_budget) {
   std::vector<std::string> plans;
   for (const FitCase& c : verdict.cases) {
+    const absl::StatusOr<PlanSpec> spec = ParsePlanName(c.plan);  // not of what was recorded
+    if (spec.ok() && HasBudget(*spec) && !with_budget) continue;
     if (c.asked || c.plan != "none" || c.peak != verdict.cases[0].peak) plans.push_back(c.plan);
   }
   return plans;
@@ -143,7 +152,7 @@ int Rank(const Remedy& remedy) {
 
 absl::Status AddRemedies(const Tracer& tracer, Report& report) {
   Verdict& verdict = report.verdict;
-  const std::vector<std::string> plans = PlansToTry(verdict);
+  const std::vector<std::string> plans = PlansToTry(verdict, /*with_budget=*/false);
   const BudgetSection& b = report.budget;
   const int64_t states = b.rank ? b.rank->states.total() : b.budget.states.total();
   if (states <= *verdict.usable()) {
@@ -170,7 +179,7 @@ absl::Status AnswerFit(const Tracer& tracer, const std::string& what, Report& re
   }
   if (sequence && !tracer.trace().documents.empty())
     return absl::InvalidArgumentError("--fit=seq: --documents says how long a sequence is");
-  for (const std::string& plan : PlansToTry(report.verdict)) {
+  for (const std::string& plan : PlansToTry(report.verdict, /*with_budget=*/true)) {
     FitAnswer answer{.size = what, .plan = plan, .limit = sequence ? context : kMostBatch};
     answer.limit_reason = sequence ? absl::StrCat("it is the model's context")
                                    : absl::StrCat("the search ends at ", ToGrouped(kMostBatch));

@@ -141,11 +141,11 @@ class Explainer : private ExplanationParts {
   }
 
   void PlanFigure(const ReportKey& key) {
-    const PricedPlan& plan = r_.plans[key.indexes[1]];
     const std::string& figure = key.parts.back();
-    if (figure == "fits") {
-      Say("whether the plan's peak, of a rank where there are several, is at most verdict.usable");
-    } else if (figure == "ratio_peak") {
+    if (AnyPlanFigure(figure)) return;
+    if (key.indexes[1] >= r_.plans.size()) return Say("there is no such plan; plans.NAME.note");
+    const PricedPlan& plan = r_.plans[key.indexes[1]];
+    if (figure == "ratio_peak") {
       Say("peak under the plan over the recorded peak");
       e_.substituted = Quotient(plan.price.peak_bytes, r_.memory.peak_bytes);
     } else if (figure == "ratio_flops") {
@@ -153,9 +153,36 @@ class Explainer : private ExplanationParts {
       e_.substituted = Quotient(r_.hardware_flops(plan.price), r_.cost.hardware_flops());
     } else if (figure == "peak" || figure == "saved") {
       PlanBytes(plan, figure == "peak");
+    } else if (figure == "extra_cost") {
+      PlanCosts(plan);
     } else {
       PlanReruns(plan, figure == "extra_nodes");
     }
+  }
+
+  // What is said of every plan in the same words.
+  bool AnyPlanFigure(const std::string& figure) {
+    constexpr std::pair<const char*, const char*> kWords[] = {
+        {"fits",
+         "whether the plan's peak, of a rank where there are several, is at most verdict.usable"},
+        {"note", "why the plan is as it is, or why there is none"},
+        {"cost_unit", "what --cost says that planners trade against bytes"},
+        {"answer",
+         "plan; infeasible: proven that there is none within the budget; not found: neither found "
+         "nor ruled out"},
+        {"optimal", "of a plan with a budget: whether it is proven that none within it costs less"},
+        {"cheapest",
+         "of a plan with a budget: no plan within it costs less than this beyond running once"},
+        {"bound", "of a plan that there is none for: no plan's peak is below it, proven"},
+        {"bound_node",
+         "the node whose inputs, outputs and scratch, with what must live beside, are the bound"},
+        {"best", "the least peak of any plan that was made"}};
+    for (const auto& [name, words] : kWords) {
+      if (figure != name) continue;
+      Say(words);
+      return true;
+    }
+    return false;
   }
 
   void PlanBytes(const PricedPlan& plan, bool peak) {
@@ -176,16 +203,29 @@ class Explainer : private ExplanationParts {
     }
   }
 
+  // Sums of doubles: told, not added up again.
+  void PlanCosts(const PricedPlan& plan) {
+    const bool seconds = r_.costs.unit == NodeCosts::kSeconds;
+    Say(absl::StrCat("the cost of every node that the plan runs again, ",
+                     seconds ? "its time" : "FLOPs of all three columns"),
+        seconds ? "s" : "FLOPs");
+    if (!seconds) PlanNodes(plan, [&](NodeId n) { return static_cast<Count>(r_.costs.of[n]); });
+  }
+
   void PlanReruns(const PricedPlan& plan, bool count) {
     Say(count ? "nodes that the plan runs again, views not counted"
               : "the matmul column of the nodes that the plan runs again",
         count ? "nodes" : "FLOPs", true);
+    PlanNodes(plan, [&](NodeId n) { return count ? Count(1) : CostOf(g_, g_.nodes[n]).matmul; });
+  }
+
+  template <typename Amount>
+  void PlanNodes(const PricedPlan& plan, Amount amount) {
     std::vector<bool> ran(g_.nodes.size(), false);
     for (const PlanStep& step : plan.plan.steps) {
       if (step.kind != PlanStep::kRun) continue;
-      const Node& node = g_.nodes[step.id];
-      if (ran[step.id] && node.op->kind != OpKind::kView)
-        AddNode(step.id, count ? Count(1) : CostOf(g_, node).matmul);
+      if (ran[step.id] && g_.nodes[step.id].op->kind != OpKind::kView)
+        AddNode(step.id, amount(step.id));
       ran[step.id] = true;
     }
   }

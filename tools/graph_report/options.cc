@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "tally/io/plan_name.h"
 #include "tally/io/report.h"
 #include "tally/io/text.h"
 #include "tally/tensor/check.h"
@@ -28,7 +29,7 @@ struct Raw {
   AnalystTexts analyst;
   MemoryTexts memory;
   bool polynomials = false;
-  std::string dtype = "f32", phase = "train", plan = "sqrt", documents;
+  std::string dtype = "f32", phase = "train", plan = "sqrt", cost = "flops", documents;
 };
 
 constexpr const char* kRunFlags[] = {"phase",     "batch",      "seq",        "dtype",
@@ -58,7 +59,13 @@ Flags MakeFlags(ReportOptions& o, Raw& raw) {
   flags.Text("freeze", &o.trace.freeze, "REGEX", "parameters that get no gradient");
   AddModelFlags(flags, &o.trace.attention, &raw.documents, &o.trace.lora);
   flags.Group("Plans");
-  flags.Text("plan", &raw.plan, "LIST", "activation checkpointing: none, sqrt");
+  flags.Text("plan", &raw.plan, "LIST",
+             "activation checkpointing: names from below, or all, apart by commas");
+  for (const PlanForm& form : PlanForms()) flags.Note(FormText(form), form.about);
+  flags.Choice("cost", &raw.cost, {"flops", "time"},
+               "what planners trade against bytes; time wants --hardware");
+  flags.Text("timeline", &o.timeline, "FILE",
+             "memory over time, plan against plan, as SVG: memory.svg of the folder");
   AddAnalystFlags(flags, &raw.analyst, &o.request);
   AddNapkinFlags(flags, &o.napkin);
   AddMemoryFlags(flags, &raw.memory);
@@ -123,15 +130,30 @@ absl::Status SetFold(ReportOptions& o) {
 
 absl::Status SetPlans(const std::string& text, ReportOptions& o) {
   for (absl::string_view part : absl::StrSplit(text, ',')) {
-    const std::string name(part);
-    const std::vector<std::string>& known = PlanNames();
-    if (std::find(known.begin(), known.end(), name) == known.end()) {
-      const std::string near = Nearest(name, known);
-      return absl::InvalidArgumentError(absl::StrCat(
-          "--plan: there is no plan ", Quoted(name), "; there are ", absl::StrJoin(known, ", "),
-          near.empty() ? "" : absl::StrCat("; did you mean ", near, "?")));
+    if (part == "all") {
+      o.request.all_plans = true;
+      continue;
     }
-    o.request.plans.push_back(name);
+    absl::StatusOr<PlanSpec> spec = ParsePlanName(part);
+    if (!spec.ok())
+      return absl::InvalidArgumentError(absl::StrCat("--plan: ", spec.status().message()));
+    o.request.plans.push_back(*std::move(spec));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckPlans(const Flags& flags, const Raw& raw, ReportOptions& o) {
+  o.request.plans_asked = flags.given("plan");
+  for (const PlanSpec& spec : o.request.plans) {
+    if (spec.kind == PlanSpec::kFit && !UsableMemory(o.request)) {
+      return absl::InvalidArgumentError(
+          "--plan=fit wants to know the memory: say --memory=80GB or --hardware=h100");
+    }
+  }
+  o.request.plan_cost = raw.cost == "time" ? PlanCost::kTime : PlanCost::kFlops;
+  if (o.request.plan_cost == PlanCost::kTime && !flags.given("hardware")) {
+    return absl::InvalidArgumentError(
+        "--cost=time is the time of each node on a device; say which with --hardware");
   }
   return absl::OkStatus();
 }
@@ -148,8 +170,11 @@ void SetRun(const Flags& flags, const Raw& raw, ReportOptions& o) {
 
 // Two flags that name one file: the second would overwrite the first.
 absl::Status CheckApart(const ReportOptions& o) {
-  const std::pair<const char*, const std::string*> files[] = {
-      {"dot", &o.dot}, {"json", &o.json}, {"csv", &o.csv}, {"graph", &o.graph}};
+  const std::pair<const char*, const std::string*> files[] = {{"dot", &o.dot},
+                                                              {"json", &o.json},
+                                                              {"csv", &o.csv},
+                                                              {"graph", &o.graph},
+                                                              {"timeline", &o.timeline}};
   std::map<std::string, std::string> taken;
   for (const auto& [name, value] : files) {
     if (value->empty() || *value == "-") continue;
@@ -169,10 +194,12 @@ absl::Status CheckApart(const ReportOptions& o) {
 
 absl::Status CheckOutputs(const ReportOptions& o) {
   int to_stdout = 0;
-  for (const std::string* file : {&o.dot, &o.json, &o.csv, &o.graph}) to_stdout += *file == "-";
+  for (const std::string* file : {&o.dot, &o.json, &o.csv, &o.graph, &o.timeline})
+    to_stdout += *file == "-";
   if (o.out == "-") return absl::InvalidArgumentError("--out wants a folder; --json=- prints");
   if (to_stdout > 1)
-    return absl::InvalidArgumentError("only one of --dot --json --csv --graph can be '-'");
+    return absl::InvalidArgumentError(
+        "only one of --dot --json --csv --graph --timeline can be '-'");
   TALLY_RETURN_IF_ERROR(CheckApart(o));
   if (!o.explain.empty() && !o.diff.empty())
     return absl::InvalidArgumentError("--explain and --diff are two questions; ask one");
@@ -193,8 +220,9 @@ absl::Status CheckOutputs(const ReportOptions& o) {
 // the step, which may hold together only with theirs.
 absl::Status CheckSweep(const Flags& flags, const ReportOptions& o) {
   TALLY_RETURN_IF_ERROR(ParseSweep(o.sweep).status());
-  for (const char* name : {"out", "dot", "graph", "svg", "pdf", "png", "fold", "focus", "detail",
-                           "labels", "explain", "assert", "diff", "napkin", "fit", "check-fits"}) {
+  for (const char* name :
+       {"out", "dot", "graph", "timeline", "svg", "pdf", "png", "fold", "focus", "detail", "labels",
+        "explain", "assert", "diff", "napkin", "fit", "check-fits"}) {
     if (flags.given(name)) {
       return absl::InvalidArgumentError(absl::StrCat("--sweep is a table of many reports and --",
                                                      name, " is of one; leave one of them out"));
@@ -246,7 +274,7 @@ absl::StatusOr<ReportOptions> Parse(int argc, const char* const* argv,
   TALLY_RETURN_IF_ERROR(SetAnalyst(flags, raw.analyst, &o.request));
   TALLY_RETURN_IF_ERROR(SetNapkin(flags, o));
   TALLY_RETURN_IF_ERROR(SetMemory(flags, raw.memory, &o.request));
-  o.request.plans_asked = flags.given("plan");
+  TALLY_RETURN_IF_ERROR(CheckPlans(flags, raw, o));
   o.fit = raw.memory.fit;
   o.check_fits = raw.memory.check_fits;
   TALLY_RETURN_IF_ERROR(SetFold(o));

@@ -8,9 +8,12 @@
 #include "tally/io/atomic_file.h"
 #include "tally/io/graph_dot.h"
 #include "tally/io/graph_json.h"
+#include "tally/io/memory_svg.h"
+#include "tally/io/plan_name.h"
 #include "tally/io/proof_json.h"
 #include "tally/io/render.h"
 #include "tally/io/report_json.h"
+#include "tally/io/summary_plans.h"
 #include "tally/io/text.h"
 #include "tally/tensor/check.h"
 #include "tally/tools/graph_report/csv.h"
@@ -96,6 +99,8 @@ class Output {
     if (!o_.json.empty()) TALLY_RETURN_IF_ERROR(Put("json", o_.json, json_.Dump(3) + "\n"));
     if (!o_.csv.empty()) TALLY_RETURN_IF_ERROR(Put("csv", o_.csv, GraphCsv(r_)));
     if (!o_.graph.empty()) TALLY_RETURN_IF_ERROR(Put("graph", o_.graph, GraphJsonText(r_.graph)));
+    if (!o_.timeline.empty())
+      TALLY_RETURN_IF_ERROR(Put("timeline", o_.timeline, MemorySvg(MemoryChartOf(r_))));
     if (o_.dot.empty()) return absl::OkStatus();
     TALLY_RETURN_IF_ERROR(Put("dot", o_.dot, dot_));
     if (o_.dot != "-") Draw(o_.dot, written_.named, /*whole_path=*/true);
@@ -114,8 +119,10 @@ class Output {
     TALLY_RETURN_IF_ERROR(PutIn(folder, "graph.dot", dot_));
     for (const PricedPlan& plan : r_.plans) {
       TALLY_ASSIGN_OR_RETURN(const std::string dot, Dot(&plan.plan));
-      TALLY_RETURN_IF_ERROR(PutIn(folder, absl::StrCat("plan-", plan.plan.name, ".dot"), dot));
+      TALLY_RETURN_IF_ERROR(
+          PutIn(folder, absl::StrCat("plan-", PlanFileName(plan.plan.name), ".dot"), dot));
     }
+    TALLY_RETURN_IF_ERROR(PutIn(folder, "memory.svg", MemorySvg(MemoryChartOf(r_))));
     TALLY_RETURN_IF_ERROR(PutIn(folder, "report.json", json_.Dump(3) + "\n"));
     TALLY_RETURN_IF_ERROR(PutIn(folder, "proof.json", ProofJsonText(r_.proof)));
     TALLY_RETURN_IF_ERROR(PutIn(folder, "graph.json", GraphJsonText(r_.graph)));

@@ -9,7 +9,9 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "tally/analysis/cost_report.h"
+#include "tally/io/plan_name.h"
 #include "tally/io/report.h"
+#include "tally/io/summary_plans.h"
 #include "tally/io/text.h"
 #include "tally/nn/nearest.h"
 #include "tally/tensor/check.h"
@@ -74,6 +76,7 @@ void AddTime(const RooflineReport& roofline, const std::vector<NodeId>& runs, Sw
 // Of the report's plan `name`; nothing when it has none.
 std::optional<SweepFigures> FiguresOf(const Report& report, const std::string& name) {
   SweepFigures f;
+  std::string as = name;
   f.model_flops = report.cost.model_flops();
   std::vector<NodeId> runs;
   if (name == kRecorded) {
@@ -81,9 +84,11 @@ std::optional<SweepFigures> FiguresOf(const Report& report, const std::string& n
     f.hardware_flops = report.cost.hardware_flops();
     for (size_t n = 0; n < report.graph.nodes.size(); ++n) runs.push_back(static_cast<NodeId>(n));
   } else {
-    const auto plan =
-        absl::c_find_if(report.plans, [&](const PricedPlan& p) { return p.plan.name == name; });
+    const absl::StatusOr<PlanSpec> spec = ParsePlanName(name);
+    const auto plan = absl::c_find_if(
+        report.plans, [&](const PricedPlan& p) { return spec.ok() && p.spec == *spec; });
     if (plan == report.plans.end()) return std::nullopt;
+    as = plan->plan.name;
     f.saved = plan->price.saved_bytes;
     f.hardware_flops = report.hardware_flops(plan->price);
     runs = RunsOf(plan->plan);
@@ -93,7 +98,7 @@ std::optional<SweepFigures> FiguresOf(const Report& report, const std::string& n
   f.intensity = sum.intensity();
   if (report.roofline) AddTime(*report.roofline, runs, f);
   for (const FitCase& c : report.verdict.cases) {
-    if (c.plan != name) continue;
+    if (c.plan != as) continue;
     f.peak = c.peak;
     if (report.verdict.memory) f.fits = c.fits;
   }
@@ -104,6 +109,7 @@ std::optional<SweepFigures> FiguresOf(const Report& report, const std::string& n
 struct Traced {
   std::string why;
   std::map<std::string, SweepFigures> by_plan;
+  std::map<std::string, std::string> refused;  // why there is no such plan
 };
 
 class Runner {
@@ -115,7 +121,10 @@ class Runner {
     sweep_.model = options_.model;
     TALLY_ASSIGN_OR_RETURN(sweep_.axes, ParseSweep(options_.sweep));
     for (const SweepAxis& axis : sweep_.axes) {
-      if (axis.name == "plan") plans_ = axis.values;
+      if (axis.name != "plan") continue;
+      plans_ = axis.values;
+      if (absl::c_linear_search(plans_, "all"))
+        return absl::InvalidArgumentError("--sweep: plan=all is many plans and a row is of one");
     }
     AddRows(0, {});
     // All command lines are read before anything is traced.
@@ -194,7 +203,9 @@ class Runner {
     }
     const auto figures = traced.by_plan.find(plan);
     if (figures == traced.by_plan.end()) {
-      row.why = absl::StrCat("no plan ", plan, " came of it");
+      const auto refused = traced.refused.find(plan);
+      row.why = refused == traced.refused.end() ? absl::StrCat("no plan ", plan, " came of it")
+                                                : refused->second;
     } else {
       row.figures = figures->second;
     }
@@ -210,6 +221,11 @@ class Runner {
     for (const std::string& plan : plans_) {
       if (const std::optional<SweepFigures> figures = FiguresOf(*report, plan))
         traced.by_plan.emplace(plan, *figures);
+      const absl::StatusOr<PlanSpec> spec = ParsePlanName(plan);
+      for (const RefusedPlan& refused : report->refused) {
+        if (spec.ok() && refused.spec == *spec)
+          traced.refused.emplace(plan, RefusalText(*report, refused));
+      }
     }
   }
 

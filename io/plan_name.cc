@@ -1,0 +1,137 @@
+#include "tally/io/plan_name.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "tally/io/quantity.h"
+#include "tally/io/text.h"
+#include "tally/nn/nearest.h"
+#include "tally/tensor/check.h"
+
+namespace tally {
+namespace {
+
+const PlanForm& FormOf(PlanSpec::Kind kind) {
+  for (const PlanForm& form : PlanForms()) {
+    if (form.kind == kind) return form;
+  }
+  TALLY_CHECK(false) << "a plan without a name: " << static_cast<int>(kind);
+  return PlanForms()[0];
+}
+
+std::string AllForms() {
+  return absl::StrJoin(PlanForms(), ", ", [](std::string* out, const PlanForm& form) {
+    absl::StrAppend(out, FormText(form));
+  });
+}
+
+absl::Status Bad(absl::string_view text, const std::string& why) {
+  return absl::InvalidArgumentError(absl::StrCat(Quoted(text), ": ", why));
+}
+
+// "uniform 4", "uniform4" and "uniform=4" meant "uniform:4".
+std::string Meant(absl::string_view text, const std::vector<std::string>& words) {
+  for (const PlanForm& form : PlanForms()) {
+    const absl::string_view word = form.word;
+    if (text.size() <= word.size() || text.substr(0, word.size()) != word) continue;
+    absl::string_view rest = text.substr(word.size());
+    if (rest[0] == '=' || rest[0] == ' ' || rest[0] == '-' || rest[0] == '_') rest.remove_prefix(1);
+    const std::string meant = absl::StrCat(word, form.argument == PlanForm::kNothing ? "" : ":",
+                                           form.argument == PlanForm::kNothing ? "" : rest);
+    if (ParsePlanName(meant).ok()) return meant;
+  }
+  return Nearest(text, words);
+}
+
+absl::StatusOr<PlanSpec> WithArgument(const PlanForm& form, absl::string_view text,
+                                      absl::string_view argument) {
+  PlanSpec spec{.kind = form.kind};
+  if (form.argument == PlanForm::kWord) {
+    const std::vector<std::string>& kinds = SelectiveKinds();
+    if (std::find(kinds.begin(), kinds.end(), argument) == kinds.end()) {
+      const std::string near = Nearest(argument, kinds);
+      return Bad(text,
+                 absl::StrCat("there are ", absl::StrJoin(kinds, ", "),
+                              near.empty() ? "" : absl::StrCat("; did you mean ", near, "?")));
+    }
+    spec.word = std::string(argument);
+    return spec;
+  }
+  const bool bytes = form.argument == PlanForm::kBytes;
+  const absl::StatusOr<int64_t> number = bytes ? ParseBytes(argument) : ParseCount(argument);
+  if (!number.ok()) return Bad(text, std::string(number.status().message()));
+  if (*number < 1)
+    return Bad(text, absl::StrCat(form.letter, " is 1 or more", bytes ? ", in bytes" : ""));
+  spec.number = *number;
+  return spec;
+}
+
+}  // namespace
+
+const std::vector<PlanForm>& PlanForms() {
+  static const auto* const forms = new std::vector<PlanForm>{
+      {"none", PlanSpec::kNone, PlanForm::kNothing, "", "nothing runs again"},
+      {"sqrt", PlanSpec::kSqrt, PlanForm::kNothing, "", "segments of ceil(sqrt(L)) of L blocks"},
+      {"uniform", PlanSpec::kUniform, PlanForm::kCount, "K", "segments of K blocks"},
+  };
+  return *forms;
+}
+
+std::string FormText(const PlanForm& form) {
+  return absl::StrCat(form.word, form.argument == PlanForm::kNothing ? "" : ":", form.letter);
+}
+
+const std::vector<std::string>& SelectiveKinds() {
+  static const auto* const kinds = new std::vector<std::string>{"matmul", "attention", "cheap"};
+  return *kinds;
+}
+
+absl::StatusOr<PlanSpec> ParsePlanName(absl::string_view text) {
+  const size_t colon = text.find(':');
+  const absl::string_view word = text.substr(0, colon);
+  for (const PlanForm& form : PlanForms()) {
+    if (word != form.word) continue;
+    const bool has = colon != absl::string_view::npos;
+    if (form.argument == PlanForm::kNothing) {
+      if (has) return Bad(text, absl::StrCat("plan ", form.word, " takes nothing after it"));
+      return PlanSpec{.kind = form.kind};
+    }
+    if (!has || colon + 1 == text.size())
+      return Bad(text, absl::StrCat("write it as ", FormText(form)));
+    return WithArgument(form, text, text.substr(colon + 1));
+  }
+  std::vector<std::string> words;
+  for (const PlanForm& form : PlanForms()) words.push_back(form.word);
+  const std::string near =
+      colon == absl::string_view::npos ? Meant(text, words) : Nearest(word, words);
+  return absl::InvalidArgumentError(
+      absl::StrCat("there is no plan ", Quoted(text), "; there are ", AllForms(),
+                   near.empty() ? "" : absl::StrCat("; did you mean ", near, "?")));
+}
+
+std::string PlanName(const PlanSpec& spec) {
+  const PlanForm& form = FormOf(spec.kind);
+  switch (form.argument) {
+    case PlanForm::kNothing:
+      return form.word;
+    case PlanForm::kCount:
+      return absl::StrCat(form.word, ":", spec.number);
+    case PlanForm::kBytes:
+      return absl::StrCat(form.word, ":", BytesName(spec.number));
+    case PlanForm::kWord:
+      return absl::StrCat(form.word, ":", spec.word);
+  }
+  return form.word;
+}
+
+std::string PlanFileName(const std::string& name) {
+  return absl::StrReplaceAll(name, {{":", "-"}});
+}
+
+bool HasBudget(const PlanSpec& spec) {
+  return FormOf(spec.kind).argument == PlanForm::kBytes || spec.kind == PlanSpec::kFit;
+}
+
+}  // namespace tally

@@ -1,0 +1,49 @@
+// Plans by name: what --plan takes, what reports and files call them.
+//
+//   none sqrt uniform:K triangular log revolve:C persistent:BYTES chain:BYTES selective:KIND
+//   mincut:BYTES search:BYTES optimal:BYTES fit
+#ifndef TALLY_IO_PLAN_NAME_H_
+#define TALLY_IO_PLAN_NAME_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "tally/analysis/planner.h"
+
+namespace tally {
+
+// One kind of plan and how its name is written.
+struct PlanForm {
+  enum Argument : uint8_t { kNothing, kCount, kBytes, kWord };
+  const char* word;  // "uniform"
+  PlanSpec::Kind kind;
+  Argument argument;
+  const char* letter;  // of the argument: "K"
+  const char* about;   // a line of --help
+};
+// In the order in which they are listed.
+const std::vector<PlanForm>& PlanForms();
+// "uniform:K", "none".
+std::string FormText(const PlanForm& form);
+
+// Words of selective:KIND.
+const std::vector<std::string>& SelectiveKinds();
+
+// kInvalidArgument with what there is and what was probably meant: an unknown word, an argument
+// that is missing or one too many, a count or bytes that are not above 0.
+absl::StatusOr<PlanSpec> ParsePlanName(absl::string_view text);
+
+// The other way round. Two texts of one plan ("optimal:24GB", "optimal:24000MB") have one name.
+std::string PlanName(const PlanSpec& spec);
+
+// The same where a file system may not like ':': "uniform-4".
+std::string PlanFileName(const std::string& name);
+
+// Whether what the plan is depends on a budget of bytes, so that there may be none.
+bool HasBudget(const PlanSpec& spec);
+
+}  // namespace tally
+
+#endif  // TALLY_IO_PLAN_NAME_H_

@@ -1,0 +1,236 @@
+#include "tally/io/summary_plans.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "tally/io/plan_name.h"
+#include "tally/io/report_json.h"
+#include "tally/io/summary_memory.h"
+#include "tally/io/table.h"
+
+namespace tally {
+namespace {
+
+constexpr Align kLeft = Align::kLeft, kRight = Align::kRight;
+
+std::string RatioText(Count part, Count whole) {
+  if (whole == 0) return "-";
+  return absl::StrFormat("%.4f", static_cast<double>(part) / static_cast<double>(whole));
+}
+
+class Writer {
+ public:
+  explicit Writer(const Report& report) : r_(report) {}
+
+  std::string Write() {
+    absl::StrAppend(&text_, "\nPlans (ratios are to what was recorded)\n");
+    PlanTable();
+    const bool many = r_.request.all_plans;
+    for (size_t i = 1; i < r_.plans.size() && !many; ++i) Line("  " + InWords(r_.plans[i]));
+    for (const RefusedPlan& plan : r_.refused) Line("  " + RefusalText(r_, plan));
+    return std::move(text_);
+  }
+
+ private:
+  void Line(const std::string& line) {
+    absl::StrAppend(&text_, Wrapped(SanitizeForTerminal(line)));
+  }
+
+  // Time and whether it fits take the place of the FLOPs, whose ratio stays.
+  void PlanTable() {
+    const bool time = r_.roofline.has_value(), fits = r_.verdict.fits.has_value();
+    std::vector<Column> columns = {
+        {"plan", kLeft}, {"peak", kRight}, {"ratio", kRight}, {"saved", kRight}};
+    if (!time && !fits) columns.push_back({"recomputed FLOPs", kRight});
+    columns.push_back({"nodes again", kRight});
+    columns.push_back({"FLOPs ratio", kRight});
+    if (time) columns.push_back({"time", kRight});
+    if (fits) columns.push_back({"fits", kLeft});
+    Table table(std::move(columns));
+    for (const PricedPlan& plan : r_.plans) {
+      const PlanPrice& price = plan.price;
+      std::vector<std::string> cells = {plan.plan.name, ToGrouped(price.peak_bytes),
+                                        RatioText(price.peak_bytes, r_.memory.peak_bytes),
+                                        ToGrouped(price.saved_bytes)};
+      if (!time && !fits) cells.push_back(ToGrouped(price.recompute.matmul));
+      cells.push_back(ToGrouped(price.extra_nodes));
+      cells.push_back(RatioText(r_.hardware_flops(price), r_.cost.hardware_flops()));
+      if (time) cells.push_back(SecondsText(PlanSeconds(*r_.roofline, plan.plan)));
+      if (fits) cells.push_back(Fits(plan.plan.name) ? "yes" : "no");
+      table.AddRow(std::move(cells));
+    }
+    absl::StrAppend(&text_, IndentedLines(table));
+  }
+
+  bool Fits(const std::string& name) const {
+    for (const FitCase& c : r_.verdict.cases) {
+      if (c.plan == name) return c.fits;
+    }
+    return false;
+  }
+
+  std::string InWords(const PricedPlan& plan) const {
+    const std::string name = plan.plan.name;
+    if (HasBudget(plan.spec)) return absl::StrCat(name, ": ", Budgeted(plan));
+    if (!plan.plan.note.empty() || plan.plan.segments.empty())
+      return absl::StrCat(name, ": ", plan.plan.note);
+    size_t blocks = 0, length = 0;
+    for (const PlanSegment& segment : plan.plan.segments) {
+      blocks += segment.blocks.size();
+      length = std::max(length, segment.blocks.size());
+    }
+    return absl::StrCat(name, ": ", blocks, " blocks in segments of ", length,
+                        plan.plan.segments.back().recomputed ? "" : ", the last not recomputed",
+                        "; ", Payment(plan));
+  }
+
+  std::string Payment(const PricedPlan& plan) const {
+    const PlanPrice& none = r_.plans[0].price;
+    const int64_t less = none.peak_bytes - plan.price.peak_bytes;
+    if (!Pays(plan.price, none)) {
+      return absl::StrCat("it does not pay, the peak is ",
+                          less == 0 ? "the same" : absl::StrCat(BytesText(-less), " higher"));
+    }
+    return absl::StrCat("it pays: the peak is ", BytesText(less), " lower (",
+                        PercentText(less, none.peak_bytes), "), for ",
+                        PercentText(plan.price.recompute.matmul, r_.cost.model_flops()),
+                        " more contraction FLOPs");
+  }
+
+  std::string Budgeted(const PricedPlan& plan) const {
+    std::string text = plan.plan.note.empty() ? "" : absl::StrCat(plan.plan.note, "; ");
+    absl::StrAppend(&text, Payment(plan), "; ");
+    if (plan.optimal) {
+      absl::StrAppend(&text, "proven: none within the budget costs less");
+    } else {
+      absl::StrAppend(&text, "costs ", CostText(r_.costs, plan.extra),
+                      " more than running once, and none within the budget costs less than ",
+                      CostText(r_.costs, plan.cheapest));
+    }
+    return text;
+  }
+
+  const Report& r_;
+  std::string text_;
+};
+
+Json Ratio(Count part, Count whole) {
+  return whole == 0 ? Json() : Json(static_cast<double>(part) / static_cast<double>(whole));
+}
+
+Json Fits(const Report& r, const std::string& name) {
+  for (const FitCase& c : r.verdict.cases) {
+    if (c.plan == name) return r.verdict.fits ? Json(c.fits) : Json();
+  }
+  return Json();
+}
+
+}  // namespace
+
+std::string CostText(const NodeCosts& costs, double amount) {
+  if (costs.unit == NodeCosts::kSeconds) return SecondsText(amount);
+  return FlopsText(static_cast<Count>(amount));
+}
+
+std::string RefusalText(const Report& report, const RefusedPlan& plan) {
+  const PlanAnswer& a = plan.answer;
+  const bool fit = plan.spec.kind == PlanSpec::kFit;
+  const int64_t budget = fit ? report.verdict.usable().value_or(0) : plan.spec.number;
+  const Graph& g = report.graph;
+  std::string node;
+  if (a.node != kNone) {
+    const std::string path = g.ScopePath(g.nodes[a.node].scope);
+    node = absl::StrCat("node ", a.node, " (", g.nodes[a.node].op->name, path.empty() ? "" : " in ",
+                        path, ")");
+  }
+  std::string text = absl::StrCat(plan.name, ": no plan within ", BytesText(budget), "; ");
+  if (a.kind == PlanAnswer::kInfeasible) {
+    absl::StrAppend(&text, "proven: no plan has a peak below ", BytesText(a.bound));
+    if (!node.empty()) {
+      absl::StrAppend(&text, ", what ", node,
+                      " reads, writes and uses as scratch, with what must live beside");
+    }
+    return absl::StrCat(text, "; that is ", BytesText(a.bound - budget), " more");
+  }
+  absl::StrAppend(&text,
+                  "none was found and none is ruled out: the least peak of all plans made is ",
+                  BytesText(a.best), ", proven is only that none is below ", BytesText(a.bound));
+  if (!node.empty()) absl::StrAppend(&text, " (", node, ")");
+  return absl::StrCat(text, ", a gap of ", BytesText(a.best - a.bound));
+}
+
+std::string PlansSummary(const Report& report) { return Writer(report).Write(); }
+
+Json PlansJson(const Report& r) {
+  Json plans = Json::Array();
+  const char* const unit = r.costs.unit == NodeCosts::kSeconds ? "seconds" : "FLOPs";
+  for (const PricedPlan& plan : r.plans) {
+    const PlanPrice& price = plan.price;
+    const bool budget = HasBudget(plan.spec);
+    Json json = Json::Object();
+    json.Add("name", plan.plan.name).Add("peak", price.peak_bytes).Add("saved", price.saved_bytes);
+    json.Add("recompute_flops", price.recompute.matmul).Add("extra_nodes", price.extra_nodes);
+    json.Add("ratio_peak", Ratio(price.peak_bytes, r.memory.peak_bytes));
+    json.Add("ratio_flops", Ratio(r.hardware_flops(price), r.cost.hardware_flops()));
+    json.Add("fits", Fits(r, plan.plan.name)).Add("extra_cost", plan.extra).Add("cost_unit", unit);
+    json.Add("note", plan.plan.note.empty() ? Json() : Json(plan.plan.note));
+    json.Add("answer", "plan").Add("optimal", budget ? Json(plan.optimal) : Json());
+    json.Add("cheapest", budget ? Json(plan.cheapest) : Json());
+    plans.Append(json.Add("bound", Json()).Add("bound_node", Json()).Add("best", Json()));
+  }
+  for (const RefusedPlan& plan : r.refused) {
+    const PlanAnswer& a = plan.answer;
+    Json json = Json::Object();
+    json.Add("name", plan.name);
+    for (const char* key :
+         {"peak", "saved", "recompute_flops", "extra_nodes", "ratio_peak", "ratio_flops"}) {
+      json.Add(key, Json());
+    }
+    json.Add("fits", Fits(r, plan.name)).Add("extra_cost", Json()).Add("cost_unit", unit);
+    json.Add("note", RefusalText(r, plan));
+    json.Add("answer", a.kind == PlanAnswer::kInfeasible ? "infeasible" : "not found");
+    json.Add("optimal", Json()).Add("cheapest", Json()).Add("bound", a.bound);
+    json.Add("bound_node", a.node == kNone ? Json() : Json(a.node));
+    plans.Append(json.Add("best", a.best > 0 ? Json(a.best) : Json()));
+  }
+  return plans;
+}
+
+MemoryChart MemoryChartOf(const Report& report) {
+  const Graph& g = report.graph;
+  MemoryChart chart;
+  chart.title = absl::StrCat(report.source.name, ", ", report.phase, ": memory over time");
+  chart.x_title = report.roofline ? absl::StrCat("seconds, node after node, at least, on ",
+                                                 report.roofline->hardware.title)
+                                  : "nodes run";
+  const auto add = [&](const std::string& name, const std::vector<LiveStep>& steps, int64_t peak,
+                       NodeId node) {
+    MemorySeries series{.name = name, .curve = MemoryCurve(g, steps)};
+    for (const CurvePoint& p : series.curve) {
+      const bool view = g.nodes[p.node].op->kind == OpKind::kView;
+      series.widths.push_back(report.roofline ? report.roofline->nodes[p.node].seconds()
+                                              : (view ? 0 : 1));
+      series.phases.push_back(g.nodes[p.node].phase);
+    }
+    series.peak_text = absl::StrCat("peak ", BytesText(peak));
+    if (node >= 0 && node < static_cast<NodeId>(g.nodes.size()))
+      absl::StrAppend(&series.peak_text, " at node ", node, " (", g.nodes[node].op->name, ")");
+    chart.series.push_back(std::move(series));
+  };
+  const PricedPlan& none = report.plans[0];
+  if (report.memory.peak_bytes != none.price.peak_bytes)
+    add("as recorded", RecordedSteps(g), report.memory.peak_bytes, report.memory.peak_node);
+  for (const PricedPlan& plan : report.plans) {
+    if (chart.series.size() == kMostSeries) break;
+    add(plan.plan.name, PlannedSteps(g, plan.plan), plan.price.peak_bytes, plan.price.peak_node);
+  }
+  if (const std::optional<int64_t> usable = report.verdict.usable()) {
+    chart.limit = usable;
+    chart.limit_text = absl::StrCat("usable ", BytesText(*usable));
+  }
+  return chart;
+}
+
+}  // namespace tally

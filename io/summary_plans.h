@@ -1,0 +1,34 @@
+// The section "plans" of the summary and of report.json: every plan that was asked for, what it
+// costs and what it frees, and why there is none where there is none.
+#ifndef TALLY_IO_SUMMARY_PLANS_H_
+#define TALLY_IO_SUMMARY_PLANS_H_
+
+#include <string>
+
+#include "tally/io/json.h"
+#include "tally/io/memory_svg.h"
+#include "tally/io/report.h"
+
+namespace tally {
+
+std::string PlansSummary(const Report& report);
+
+// [{name peak saved recompute_flops extra_nodes ratio_peak ratio_flops fits
+//   extra_cost cost_unit note answer optimal cheapest bound bound_node best}]
+// The plans of the report in order, then those that were refused: all null but the name, fits and
+// the answer. The last five keys are null of plans without a budget. Costs are FLOPs or seconds.
+Json PlansJson(const Report& report);
+
+// Why there is no plan, with the bound, the node that forces it and the gap.
+std::string RefusalText(const Report& report, const RefusedPlan& plan);
+
+// "3.21 GFLOPs", "12.3 ms".
+std::string CostText(const NodeCosts& costs, double amount);
+
+// The record (where it differs from last-use liveness) and the plans of the report, over seconds
+// where its hardware is known, else over nodes run.
+MemoryChart MemoryChartOf(const Report& report);
+
+}  // namespace tally
+
+#endif  // TALLY_IO_SUMMARY_PLANS_H_

@@ -1,0 +1,180 @@
+// graph-report --plan: names, the table, the files, and what is refused.
+#include <set>
+
+#include "absl/strings/match.h"
+#include "tally/analysis/plan_sqrt.h"
+#include "tally/analysis/simulate.h"
+#include "tally/nn/presets.h"
+#include "tally/tests/tools/graph_report_run.h"
+
+namespace tally {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+class PlansOfModels : public GraphReport {
+ protected:
+  static constexpr char kModel[] = "gpt2:layers=6,width=32,heads=2,vocab=64,context=16 ";
+
+  static Graph Traced() {
+    return ValueOrThrow(TraceModel(ValueOrThrow(BuiltinConfig(
+                                       "gpt2:layers=6,width=32,heads=2,vocab=64,context=16")),
+                                   {}))
+        .graph;
+  }
+  static const Json& PlanOf(const Json& report, const std::string& name) {
+    for (const Json& plan : report.Find("plans")->array()) {
+      if (plan.Find("name")->string() == name) return plan;
+    }
+    ADD_FAILURE() << "no plan " << name;
+    return report;
+  }
+};
+
+TEST_F(PlansOfModels, ArePricedByTheSimulator) {
+  const Graph graph = Traced();
+  const Json report =
+      ReportOf(std::string(kModel) + "--plan=uniform:1,uniform:4,uniform:1000000000000");
+  for (const auto& [name, length] : {std::pair("uniform:1", 1), std::pair("uniform:4", 4),
+                                     std::pair("uniform:1000000000000", 6)}) {
+    const PlanPrice price = ValueOrThrow(PricePlan(graph, PlanSegments(graph, length, false)));
+    const Json& plan = PlanOf(report, name);
+    EXPECT_EQ(plan.Find("peak")->integer(), price.peak_bytes) << name;
+    EXPECT_EQ(plan.Find("saved")->integer(), price.saved_bytes) << name;
+    EXPECT_EQ(plan.Find("extra_nodes")->integer(), price.extra_nodes) << name;
+    // All three columns of what runs again.
+    EXPECT_EQ(plan.Find("extra_cost")->number(),
+              static_cast<double>(price.recompute.matmul + price.recompute.other +
+                                  price.recompute.transcendental))
+        << name;
+  }
+  // One segment, which is the last, is not recomputed.
+  EXPECT_EQ(PlanOf(report, "uniform:1000000000000").Find("extra_nodes")->integer(), 0);
+}
+
+TEST_F(PlansOfModels, OfAllPlannersHaveARowEach) {
+  const Json report = ReportOf(std::string(kModel) + "--plan=all --memory=80GB");
+  std::set<std::string> names;
+  for (const Json& plan : report.Find("plans")->array()) {
+    EXPECT_TRUE(names.insert(plan.Find("name")->string()).second) << *names.rbegin();
+    EXPECT_TRUE(plan.Find("fits")->boolean());
+  }
+  // Six blocks make 6, 3 and 2 segments; blocks of 4 and 5 make 2 as well.
+  for (const char* name : {"none", "sqrt", "uniform:1", "uniform:2", "uniform:3"})
+    EXPECT_EQ(names.count(name), 1u) << name;
+  EXPECT_EQ(names.count("uniform:4"), 0u);
+  const std::string text = Run(std::string(kModel) + "--plan=all --memory=80GB").out;
+  for (const std::string& name : names) EXPECT_THAT(text, HasSubstr("\n  " + name + " ")) << name;
+}
+
+TEST_F(PlansOfModels, SayWhereThereIsNothingToDo) {
+  EXPECT_THAT(Run(std::string(kModel) + "--phase=forward --plan=sqrt,uniform:2").out,
+              AllOf(HasSubstr("sqrt: no backward was recorded: nothing is kept"),
+                    HasSubstr("uniform:2: no backward was recorded: nothing is kept")));
+  const Json report = ReportOf("two-layer --plan=uniform:2");
+  EXPECT_EQ(PlanOf(report, "uniform:2").Find("note")->string(), "no repeated blocks were recorded");
+  EXPECT_EQ(PlanOf(report, "uniform:2").Find("extra_nodes")->integer(), 0);
+}
+
+TEST_F(PlansOfModels, AreRefusedAsUsageWhereTheyAreNone) {
+  for (const char* flags :
+       {"--plan=", "--plan=,", "--plan=sqrt,", "--plan=sqr", "--plan=uniform", "--plan=uniform:0",
+        "--plan=uniform:x", "--plan=none:1", "--plan=uniform:-3", "--plan=All", "--cost=time",
+        "--cost=money", "--timeline=- --json=-", "--timeline=x --dot=x", "--sweep='plan=all,none'",
+        "--sweep='plan=sqrt' --timeline=x"}) {
+    const Outcome run = Run(absl::StrCat(kModel, flags));
+    EXPECT_EQ(run.code, 2) << flags << run.out << run.err;
+    EXPECT_THAT(run.err, StartsWith("graph-report: ")) << flags;
+    EXPECT_EQ(run.out, "") << flags;
+  }
+}
+
+TEST_F(PlansOfModels, HaveFilesThatBearTheirNames) {
+  ASSERT_EQ(Run(std::string(kModel) + "--plan=uniform:2 --quiet --out=r").code, 0);
+  EXPECT_TRUE(fs::exists(Path("r/plan-none.dot")));
+  EXPECT_THAT(Bytes(Path("r/plan-uniform-2.dot")),
+              AllOf(HasSubstr("plan uniform:2: peak "), HasSubstr("plan=\"dropped\"")));
+  const std::string svg = Bytes(Path("r/memory.svg"));
+  EXPECT_THAT(svg, AllOf(StartsWith("<svg"), HasSubstr("uniform:2: peak "), HasSubstr("nodes run"),
+                         HasSubstr("none: peak ")));
+  // The same by name, and nothing else on stdout.
+  EXPECT_EQ(Run(std::string(kModel) + "--plan=uniform:2 --timeline=-").out, svg);
+  EXPECT_EQ(Run(std::string(kModel) + "--plan=uniform:2 --timeline=x.svg").code, 0);
+  EXPECT_EQ(Bytes(Path("x.svg")), svg);
+}
+
+TEST_F(PlansOfModels, CostTimeWhereTimeIsAsked) {
+  const Json report =
+      ReportOf(std::string(kModel) + "--plan=uniform:2 --hardware=h100 --cost=time");
+  const Json& plan = PlanOf(report, "uniform:2");
+  EXPECT_EQ(plan.Find("cost_unit")->string(), "seconds");
+  const JsonArray& seconds = report.Find("time")->Find("plans")->array();
+  const double longer = seconds[1].Find("seconds")->number() - seconds[0].Find("seconds")->number();
+  EXPECT_GT(longer, 0);
+  EXPECT_NEAR(plan.Find("extra_cost")->number(), longer,
+              1e-12 * seconds[1].Find("seconds")->number() + 1e-15);
+  const std::string text = Run(std::string(kModel) + "--plan=uniform:2 --hardware=h100").out;
+  EXPECT_THAT(text, HasSubstr("fits\n"));
+}
+
+TEST_F(PlansOfModels, AreExplained) {
+  for (const char* key : {"extra_cost", "cost_unit", "note", "answer", "optimal", "cheapest",
+                          "bound", "bound_node", "best"}) {
+    const Outcome run =
+        Run(absl::StrCat(kModel, "--plan=uniform:2 --explain=plans.uniform:2.", key));
+    EXPECT_EQ(run.code, 0) << key << run.err;
+    EXPECT_THAT(run.out, AllOf(StartsWith(absl::StrCat("plans.uniform:2.", key, " = ")),
+                               Not(HasSubstr("no such"))));
+  }
+}
+
+TEST_F(PlansOfModels, AreRowsOfASweep) {
+  const Json sweep = ReportOf(std::string(kModel) + "--sweep 'plan=none,uniform:2'");
+  const Json report = ReportOf(std::string(kModel) + "--plan=uniform:2");
+  EXPECT_EQ(sweep.Find("rows")->array()[1].Find("peak")->integer(),
+            PlanOf(report, "uniform:2").Find("peak")->integer());
+}
+
+// One sequence of 8,192 on a device of 80 GB, AdamW; 8,030,261,248 parameters.
+TEST_F(PlansOfModels, OfLlama3FitInBf16AndNotWithF32Moments) {
+  const std::string run =
+      "llama-3-8b --batch=1 --seq=8192 --memory=80GB --hardware=h100 --plan=all ";
+  const Json fits = ReportOf(run + "--dtype=bf16");
+  EXPECT_EQ(fits.Find("memory")->Find("states")->integer(), 8 * int64_t{8'030'261'248});
+  EXPECT_FALSE(PlanOf(fits, "none").Find("fits")->boolean());
+  const int64_t usable = fits.Find("verdict")->Find("usable")->integer();
+  EXPECT_EQ(usable, 80'000'000'000 - (int64_t{1} << 30));
+  const JsonArray& plans = fits.Find("plans")->array();
+  const JsonArray& times = fits.Find("time")->Find("plans")->array();
+  ASSERT_GE(plans.size(), times.size());
+  const double once = times[0].Find("seconds")->number();
+  int fitting = 0;
+  for (size_t i = 1; i < times.size(); ++i) {
+    const double longer = times[i].Find("seconds")->number() / once;
+    const bool fit = plans[i].Find("peak")->integer() <= usable;
+    EXPECT_EQ(plans[i].Find("fits")->boolean(), fit);
+    fitting += fit;
+    // Each block at most once more: forward is a third of the contractions, its logits and the
+    // update not run again.
+    if (absl::StartsWith(plans[i].Find("name")->string(), "uniform")) {
+      EXPECT_GT(longer, 1.0);
+      EXPECT_LT(longer, 4.0 / 3);
+    }
+  }
+  EXPECT_GE(fitting, 5);
+  // The states alone are 12 bytes a parameter.
+  const Outcome refused = Run(run + "--dtype=bf16-f32opt --check-fits --json=r.json");
+  EXPECT_EQ(refused.code, 1);
+  EXPECT_THAT(refused.err, HasSubstr("it does not fit"));
+  const Json report = ValueOrThrow(ParseJson(Bytes(Path("r.json"))));
+  EXPECT_EQ(report.Find("memory")->Find("states")->integer(), 12 * int64_t{8'030'261'248});
+  for (const Json& plan : report.Find("plans")->array())
+    EXPECT_FALSE(plan.Find("fits")->boolean()) << plan.Find("name")->string();
+  EXPECT_THAT(refused.out, HasSubstr("no batch and no plan"));
+}
+
+}  // namespace
+}  // namespace tally
