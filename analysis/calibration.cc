@@ -73,15 +73,22 @@ double Wider(DType dtype, DType samples) {
 
 Speeds::Speeds(const Calibration& calibration) : calibration_(calibration), call_(kFarthest) {
   std::vector<std::pair<double, double>> rates;
+  const auto note_rates = [&](const Sample& s) {
+    double& best = best_matmul_[s.work.dtype == DType::kF64];
+    best = std::max(best, s.work.flops / s.seconds);
+    if (s.work.least_bytes > 0)
+      rates.emplace_back(s.work.least_bytes, s.work.least_bytes / s.seconds);
+  };
   for (const Sample& s : calibration.samples) {
     Group& group = groups_[{s.work.op, s.work.dtype}];
     group.all.push_back(&s);
     group.by_form[s.work.form].push_back(&s);
     call_ = std::min(call_, s.seconds);
-    double& best = best_matmul_[s.work.dtype == DType::kF64];
-    best = std::max(best, s.work.flops / s.seconds);
-    if (s.work.least_bytes > 0)
-      rates.emplace_back(s.work.least_bytes, s.work.least_bytes / s.seconds);
+    note_rates(s);
+  }
+  for (const Sample& s : calibration.calls) {
+    calls_[s.work.call] = &s;
+    note_rates(s);
   }
   if (call_ == kFarthest) call_ = kCallUnmeasured;
   const auto by_elements = [](const Sample* a, const Sample* b) {
@@ -131,6 +138,9 @@ Speeds::Choice Speeds::Choose(const std::string& op, const Workload& work) const
 }
 
 Speeds::Time Speeds::TimeOf(const Workload& work) const {
+  if (const auto it = calls_.find(work.call); it != calls_.end()) {
+    return {it->second->seconds, kByOp, it->second->far_seconds};
+  }
   Choice choice = Choose(work.op, work);
   if (choice.samples == nullptr && work.contraction()) {
     choice = Choose("matmul", work);
@@ -167,6 +177,12 @@ double Speeds::Bandwidth(double working_set) const {
                      list[i].rate);
 }
 
+double Speeds::SlowestBandwidth() const {
+  double slowest = kFarthest;
+  for (const BandwidthSample& b : calibration_.bandwidth) slowest = std::min(slowest, b.rate);
+  return slowest == kFarthest ? kRateUnmeasured : slowest;
+}
+
 double Speeds::BestMatmulRate(DType dtype) const { return best_matmul_[dtype == DType::kF64]; }
 
 double Speeds::BestBandwidth(double bytes) const {
@@ -194,10 +210,12 @@ Hardware HardwareOf(const Calibration& calibration) {
                          calibration.threads == 1 ? " thread" : " threads", ", as measured)");
   h.memory = h.memory_reported = calibration.memory;
   if (!calibration.bandwidth.empty()) h.bandwidth = calibration.bandwidth.back().rate;
-  for (const Sample& s : calibration.samples) {
-    if (!s.work.contraction()) continue;
-    double& dense = h[s.work.dtype].dense;
-    dense = std::max(dense, s.work.flops / s.seconds);
+  for (const std::vector<Sample>* list : {&calibration.samples, &calibration.calls}) {
+    for (const Sample& s : *list) {
+      if (!s.work.contraction()) continue;
+      double& dense = h[s.work.dtype].dense;
+      dense = std::max(dense, s.work.flops / s.seconds);
+    }
   }
   h.vector_f32 = speeds.BestVectorRate("add");
   h.source = "measured by --calibrate";

@@ -11,11 +11,11 @@
 //   anything else log seconds, linear in log elements between the two samples around it. Below the
 //                 least sample it takes as long as that (calling it is what takes time); above the
 //                 greatest, as long per element as that.
+// A call that was itself measured (Calibration::calls: those of a model) takes as long as it took.
 // What was not measured falls back, in this order:
 //   form    another form of the same op (the nearest samples of any form);
 //   dtype   f16 and bf16 for each other, then f32 with time growing with the bytes of an element;
-//   op      contractions: `matmul` of the same form. Anything else: the time to call an op, plus
-//   the
+//   op      contractions: `matmul` of the same form. Anything else: the time to call an op, plus the
 //           greater of its bytes at the bandwidth of their working set and its FLOPs at the rates
 //           of `add` and `exp`. A foreign op's declared FLOPs are priced so too.
 // A fallback is reported by name, and is never zero.
@@ -28,6 +28,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "tally/analysis/hardware.h"
 #include "tally/analysis/workload.h"
 
@@ -35,7 +36,8 @@ namespace tally {
 
 struct Sample {
   Workload work;
-  double seconds = 0;  // above 0
+  double seconds = 0;      // above 0
+  double far_seconds = 0;  // with all operands out of the caches; 0: not measured
 };
 
 // a += b, again and again on the same two arrays.
@@ -51,13 +53,14 @@ struct Calibration {
   double record_seconds = 0;    // that a tape adds to a node
   double gradient_seconds = 0;  // that the reverse walk adds to a node of backward, besides
   std::vector<BandwidthSample> bandwidth;  // working sets ascending
-  std::vector<Sample> samples;
+  std::vector<Sample> samples;  // of every op, at sizes of a grid: between them lies the rest
+  std::vector<Sample> calls;    // of one model or several, call by call
 };
 
 // The speeds of a calibration, sorted for look-up. Times are seconds, rates FLOP/s or bytes/s.
 class Speeds {
  public:
-  // `calibration` must outlive this. n log n in its samples.
+  // `calibration` must outlive this. n log n in its samples and calls.
   explicit Speeds(const Calibration& calibration);
 
   // What a time rests on: samples of the op itself, or a fallback.
@@ -65,6 +68,7 @@ class Speeds {
   struct Time {
     double seconds = 0;  // above 0
     By by = kByOp;
+    double far_seconds = 0;  // as a sample's
   };
   const Calibration& calibration() const { return calibration_; }
   // Of running the workload once, without a tape. Views: as the samples of views.
@@ -73,6 +77,7 @@ class Speeds {
   // Within a working set of so many bytes: log rate, linear in log bytes; the nearest sample's
   // outside of them.
   double Bandwidth(double working_set) const;
+  double SlowestBandwidth() const;
   // The best contraction rate of any sample whose operands are as wide as `dtype`'s accumulators:
   // f64 for f64, the rest for the rest. 0: there is none.
   double BestMatmulRate(DType dtype) const;
@@ -102,6 +107,7 @@ class Speeds {
 
   const Calibration& calibration_;
   std::map<std::pair<std::string, DType>, Group> groups_;
+  absl::flat_hash_map<std::string, const Sample*> calls_;  // by Workload::call
   std::vector<std::pair<double, double>> best_;  // bytes ascending, the best rate from there on
   double best_matmul_[2] = {0, 0};               // of all but f64, of f64
   double call_ = 0;                              // seconds of the quickest op

@@ -86,11 +86,20 @@ class Distances {
   std::vector<std::vector<double>> distances_;
 };
 
+// What the node takes longer than by itself, since its operands lie farther away than there.
 double FarSeconds(const Graph& graph, const Node& node, const Workload& work,
-                  const std::vector<double>& distances, const Speeds& speeds) {
+                  const std::vector<double>& distances, const Speeds::Time& time,
+                  const Speeds& speeds) {
   if (work.bytes <= 0) return 0;
-  const double near = 1 / speeds.Bandwidth(work.bytes);
-  double seconds = 0, left = work.bytes;  // a look-up does not read all of its inputs
+  // Run again and again, it found its operands in a working set of their own bytes; what an update
+  // writes is among its inputs.
+  double own = work.bytes;
+  if (node.op->kind == OpKind::kUpdate) {
+    own = 0;
+    for (const ValueId v : graph.in(node)) own += static_cast<double>(graph.values[v].spec.bytes());
+  }
+  const double near = 1 / speeds.Bandwidth(own), farthest = 1 / speeds.SlowestBandwidth();
+  double seconds = 0, share = 0, left = work.bytes;  // a look-up does not read all of its inputs
   size_t i = 0;
   for (const auto ids : {graph.in(node), graph.out(node)}) {
     // An update's outputs are inputs that it wrote: near by then.
@@ -99,11 +108,14 @@ double FarSeconds(const Graph& graph, const Node& node, const Workload& work,
       const double distance = distances[i++];
       const double bytes = std::min(left, static_cast<double>(graph.values[v].spec.bytes()));
       left -= bytes;
-      if (distance > work.bytes)
-        seconds += bytes * std::max(0.0, 1 / speeds.Bandwidth(distance) - near);
+      if (distance <= work.bytes) continue;
+      const double longer = std::max(0.0, 1 / speeds.Bandwidth(distance) - near);
+      seconds += bytes * longer;
+      share += bytes * (farthest > near ? longer / (farthest - near) : 1);
     }
   }
-  return seconds;
+  if (time.far_seconds <= 0) return seconds;
+  return std::max(0.0, time.far_seconds - time.seconds) * std::min(1.0, share / own);
 }
 
 double FloorOf(const Workload& work, const Speeds& speeds) {
@@ -112,7 +124,7 @@ double FloorOf(const Workload& work, const Speeds& speeds) {
   if (work.contraction() && rate > 0) seconds = work.flops / rate;
   if (work.least_bytes > 0)
     seconds = std::max(seconds, work.least_bytes / speeds.BestBandwidth(work.least_bytes));
-  return seconds;
+  return seconds / kFloorHeadroom;
 }
 
 }  // namespace
@@ -136,7 +148,8 @@ TimePrediction PredictTime(const Graph& graph, const Speeds& speeds) {
     t.floor = FloorOf(works[n], speeds);
     t.seconds = time.seconds + calibration.record_seconds;
     if (node.phase == Phase::kBackward) t.seconds += calibration.gradient_seconds;
-    t.seconds += FarSeconds(graph, node, works[n], distances.of(static_cast<NodeId>(n)), speeds);
+    t.seconds +=
+        FarSeconds(graph, node, works[n], distances.of(static_cast<NodeId>(n)), time, speeds);
     t.seconds = std::max(t.seconds, t.floor);
     for (PredictedTime* sum : {&result.total, &result.phase[static_cast<size_t>(node.phase)]}) {
       sum->seconds += t.seconds;

@@ -8,12 +8,15 @@
 //                        + what its operands cost because they are farther away than in a sample.
 //   A sample finds its operands where its own working set W fits. In a step an operand was last
 //   touched D bytes of traffic ago; with D > W its bytes come, or go, at the bandwidth of a working
-//   set of D: bytes x (1/Bandwidth(D) - 1/Bandwidth(W)) more. D is counted on the record, around
+//   set of D: bytes x (1/Bandwidth(D) - 1/Bandwidth(W)) more. Of a call that was measured with far
+//   operands too, that share of the measured difference which these bytes are of all at the slowest
+//   bandwidth. D is counted on the record, around
 //   the end of the step to the one before. Memory is followed, not only values: an allocation takes
 //   the block of its size that was freed last, as the caching allocator does.
 //
 //   floor      of a node = max(FLOPs of contractions / best rate, least bytes / best bandwidth),
-//              both rates the best ever seen on this machine, of any op: no node runs faster.
+//              both rates the best ever seen on this machine, of any op, times kFloorHeadroom: no
+//              node runs faster.
 //              Calls, recording, distance and elementwise arithmetic are not in it. Never above the
 //              prediction, which is raised to it where an interpolation falls below.
 // Nodes run one after another (a CPU step does not overlap), so a step is the sum of its nodes.
@@ -29,6 +32,9 @@
 #include "tally/autograd/graph.h"
 
 namespace tally {
+
+// Clocks rise and fall: the same loop runs up to a tenth faster at another time.
+inline constexpr double kFloorHeadroom = 1.1;
 
 struct PredictedTime {
   double seconds = 0;  // above 0

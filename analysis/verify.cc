@@ -73,7 +73,8 @@ class Verifier {
       if (!IsName(record.name))
         return Fault(absl::StrCat("storage ", s), "its name does not exist");
     }
-    for (const std::vector<ValueId>* list : {&g_.outputs, &g_.tokens, &g_.gradients, &g_.gradient_of}) {
+    for (const std::vector<ValueId>* list :
+         {&g_.outputs, &g_.tokens, &g_.gradients, &g_.gradient_of}) {
       for (ValueId v : *list) {
         if (!IsValue(v)) return Fault("outputs", absl::StrCat("value %", v, " does not exist"));
       }

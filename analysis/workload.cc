@@ -5,6 +5,7 @@
 
 #include "absl/container/inlined_vector.h"
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 
 namespace tally {
 namespace {
@@ -117,6 +118,22 @@ void PlaceContraction(const Graph& graph, const Node& node, const Cost& cost, Wo
       std::max(1.0, work.flops / kFlopsPerFma / (work.reuse[0] * work.reuse[1] * work.reuse[2]));
 }
 
+// Seeds and offsets of random numbers change what is drawn, not how long that takes.
+std::string CallText(const Graph& graph, const Node& node, const std::string& op) {
+  std::string text = op;
+  if (node.foreign == kNone) {
+    for (const AttrField& field : FieldsOf(*node.op)) {
+      if (field.type == AttrType::kRngOffset || field.type == AttrType::kU64) continue;
+      absl::StrAppend(&text, " ", field.name, "=", AttrText(field, node.attrs));
+    }
+  } else {
+    absl::StrAppend(&text, " ", graph.foreign[node.foreign].attrs_json);
+  }
+  for (const ValueId v : graph.in(node))
+    absl::StrAppend(&text, " ", graph.values[v].spec.ToString());
+  return text;
+}
+
 }  // namespace
 
 Workload WorkloadOf(const Graph& graph, const Node& node) {
@@ -124,6 +141,7 @@ Workload WorkloadOf(const Graph& graph, const Node& node) {
   work.op = node.foreign == kNone ? node.op->name : graph.foreign[node.foreign].op;
   if (node.num_in + node.num_out > 0) work.dtype = DTypeOf(graph, node);
   if (node.op->kind == OpKind::kView) return work;
+  work.call = CallText(graph, node, work.op);
   const Cost cost = CostOf(graph, node);
   work.other = ToDouble(cost.other);
   work.transcendental = ToDouble(cost.transcendental);

@@ -30,6 +30,9 @@ struct Workload {
   // Otherwise empty.
   std::string form;
   DType dtype = DType::kF32;  // of the first operand of floats, else of the first operand
+  // The op with its attributes and its inputs' specs: two nodes of one text ask for the same. Views
+  // have none.
+  std::string call;
 
   double flops = 0;                  // of contractions, as run; 0: no contraction
   std::array<double, 3> reuse = {};  // of contractions: first operand, second, output; at least 1

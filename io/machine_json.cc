@@ -50,12 +50,12 @@ absl::Status ReadReuse(const JsonFields& fields, Workload* work) {
   return absl::OkStatus();
 }
 
-absl::Status ReadSample(const Json& json, int64_t index, Sample* sample) {
-  const JsonFields fields(json, "sample ", index);
+absl::Status ReadSample(const JsonFields& fields, Sample* sample) {
   TALLY_RETURN_IF_ERROR(
-      fields.Only({"op", "form", "dtype", "flops", "reuse", "products", "elements", "bytes",
-                   "least_bytes", "other", "transcendental", "seconds"}));
+      fields.Only({"call", "op", "form", "dtype", "flops", "reuse", "products", "elements", "bytes",
+                   "least_bytes", "other", "transcendental", "seconds", "far_seconds"}));
   Workload& work = sample->work;
+  if (fields.Find("call") != nullptr) TALLY_RETURN_IF_ERROR(fields.Text("call", &work.call));
   TALLY_RETURN_IF_ERROR(fields.Text("op", &work.op));
   if (fields.Find("form") != nullptr) TALLY_RETURN_IF_ERROR(fields.Text("form", &work.form));
   std::string dtype;
@@ -75,6 +75,8 @@ absl::Status ReadSample(const Json& json, int64_t index, Sample* sample) {
   TALLY_RETURN_IF_ERROR(ReadNumber(fields, "least_bytes", 0, &work.least_bytes));
   TALLY_RETURN_IF_ERROR(ReadNumber(fields, "other", 0, &work.other));
   TALLY_RETURN_IF_ERROR(ReadNumber(fields, "transcendental", 0, &work.transcendental));
+  if (fields.Find("far_seconds") != nullptr)
+    TALLY_RETURN_IF_ERROR(ReadNumber(fields, "far_seconds", kLeastSeconds, &sample->far_seconds));
   return ReadNumber(fields, "seconds", kLeastSeconds, &sample->seconds);
 }
 
@@ -96,9 +98,11 @@ absl::Status ReadBandwidth(const JsonFields& fields, Calibration* calibration) {
   return absl::OkStatus();
 }
 
-Json SampleJson(const Sample& sample) {
+// A sample of the grid stands for calls like it; only one of a model names the very call.
+Json SampleJson(const Sample& sample, bool named) {
   const Workload& work = sample.work;
   Json json = Json::Object();
+  if (named) json.Add("call", work.call);
   json.Add("op", work.op);
   if (!work.form.empty()) json.Add("form", work.form);
   json.Add("dtype", Name(work.dtype));
@@ -115,6 +119,7 @@ Json SampleJson(const Sample& sample) {
   json.Add("other", Number(work.other));
   json.Add("transcendental", Number(work.transcendental));
   json.Add("seconds", sample.seconds);
+  if (sample.far_seconds > 0) json.Add("far_seconds", sample.far_seconds);
   return json;
 }
 
@@ -136,8 +141,13 @@ Json MachineToJson(const Calibration& calibration) {
     bandwidth.Append(std::move(entry));
   }
   json.Add("bandwidth", std::move(bandwidth));
-  for (const Sample& sample : calibration.samples) samples.Append(SampleJson(sample));
+  for (const Sample& sample : calibration.samples) samples.Append(SampleJson(sample, false));
   json.Add("samples", std::move(samples));
+  if (!calibration.calls.empty()) {
+    Json calls = Json::Array();
+    for (const Sample& call : calibration.calls) calls.Append(SampleJson(call, true));
+    json.Add("calls", std::move(calls));
+  }
   return json;
 }
 
@@ -149,7 +159,7 @@ absl::StatusOr<Calibration> ParseMachine(absl::string_view text) {
   TALLY_ASSIGN_OR_RETURN(const Json json, ParseJson(text, {.bytes = kMostBytes}));
   const JsonFields fields(json, "the machine");
   TALLY_RETURN_IF_ERROR(fields.Only({"schema", "processor", "threads", "memory", "record_seconds",
-                                     "gradient_seconds", "bandwidth", "samples"}));
+                                     "gradient_seconds", "bandwidth", "samples", "calls"}));
   std::string schema;
   TALLY_RETURN_IF_ERROR(fields.Text("schema", &schema));
   if (schema != kSchema) {
@@ -170,8 +180,19 @@ absl::StatusOr<Calibration> ParseMachine(absl::string_view text) {
     return fields.Fault(absl::StrCat("has more than ", kMostSamples, " samples"));
   for (size_t i = 0; i < samples->size(); ++i) {
     Sample sample;
-    TALLY_RETURN_IF_ERROR(ReadSample((*samples)[i], static_cast<int64_t>(i), &sample));
+    TALLY_RETURN_IF_ERROR(ReadSample({(*samples)[i], "sample ", static_cast<int64_t>(i)}, &sample));
     calibration.samples.push_back(std::move(sample));
+  }
+  if (fields.Find("calls") == nullptr) return calibration;
+  TALLY_ASSIGN_OR_RETURN(const JsonArray* calls, fields.List("calls"));
+  if (calls->size() > kMostSamples)
+    return fields.Fault(absl::StrCat("has more than ", kMostSamples, " calls"));
+  for (size_t i = 0; i < calls->size(); ++i) {
+    const JsonFields entry((*calls)[i], "call ", static_cast<int64_t>(i));
+    Sample sample;
+    TALLY_RETURN_IF_ERROR(ReadSample(entry, &sample));
+    if (sample.work.call.empty()) return entry.Fault("needs a text \"call\"");
+    calibration.calls.push_back(std::move(sample));
   }
   return calibration;
 }

@@ -6,10 +6,13 @@
 //    "samples": [{"op": "matmul", "form": "NN", "dtype": "f32", "flops": 2147483648,
 //                 "reuse": [1024, 1024, 1024], "products": 1, "elements": 3145728,
 //                 "bytes": 12582912, "least_bytes": 12582912, "other": 0, "transcendental": 0,
-//                 "seconds": 0.0225}, ...]}
+//                 "seconds": 0.0225}, ...],
+//    "calls": [{"call": "softmax axis=-1 scale=1 f32[8,1024]", "op": "softmax",
+//               ..., "seconds": 1.9e-5, "far_seconds": 2.6e-5}, ...]}
 //
-// Bytes, bytes/s, FLOPs, seconds; what a sample's members are says analysis/workload.h. Of anything
-// but a contraction "flops", "reuse" and "products" are left out; so is an empty "form".
+// "calls" holds what was measured call by call, of models; without any it is left out. Bytes,
+// bytes/s, FLOPs, seconds; what a sample's members are says analysis/workload.h. Of anything but a
+// contraction "flops", "reuse" and "products" are left out; so is an empty "form".
 #ifndef TALLY_IO_MACHINE_JSON_H_
 #define TALLY_IO_MACHINE_JSON_H_
 

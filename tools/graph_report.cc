@@ -198,10 +198,19 @@ int RunNapkin(const ReportOptions& options) {
 }
 
 int RunCalibrate(const ReportOptions& options) {
-  if (options.calibrate == "-") return Print(MachineText(MeasureMachine(options.threads)));
+  Graph model;
+  if (!options.model.empty()) {
+    absl::StatusOr<LoadedModel> loaded = LoadModel(options.model, options);
+    if (!loaded.ok()) return Fail(loaded.status());
+    model = std::move(loaded->graph);
+  }
+  const auto measure = [&] {
+    return MeasureMachine(options.threads, model.nodes.empty() ? nullptr : &model);
+  };
+  if (options.calibrate == "-") return Print(MachineText(measure()));
   absl::StatusOr<AtomicFile> file = AtomicFile::Create(options.calibrate);  // before it takes time
   if (!file.ok()) return Fail(file.status());
-  const Calibration machine = MeasureMachine(options.threads);
+  const Calibration machine = measure();
   if (absl::Status s = file->Write(MachineText(machine)); !s.ok()) return Fail(s);
   if (absl::Status s = file->Commit(); !s.ok()) return Fail(s);
   if (options.quiet) return kOk;

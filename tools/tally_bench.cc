@@ -33,7 +33,7 @@ void PrintRow(const Result& result, int threads) {
 int main(int argc, char** argv) {
   std::string pattern = ".*";
   int64_t threads = 1, predict = 0;
-  bool json = false, list = false, help = false, version = false;
+  bool json = false, grid_only = false, list = false, help = false, version = false;
   tally::bench::Settings settings;
   tally::Flags flags("tally-bench [flags]", "Times the library on fixed cases.");
   flags.Group("What to run");
@@ -44,6 +44,8 @@ int main(int argc, char** argv) {
              "time each phase for at least this long");
   flags.Integer("predict", &predict, 1, 1000,
                 "calibrate this machine and predict the cases, in this many rounds of both");
+  flags.Switch("grid-only", &grid_only,
+               "predict from the calibration's own sizes, without the cases' calls");
   flags.Group("Output");
   flags.Switch("json", &json, "one JSON object per line");
   flags.Switch("help", &help, "this text");
@@ -60,6 +62,8 @@ int main(int argc, char** argv) {
   } catch (const std::regex_error& e) {
     return Usage("--case=" + pattern + ": not a regular expression: " + e.what());
   }
+  if (grid_only && predict == 0) return Usage("--grid-only is of --predict");
+  settings.calls = !grid_only;
   settings.threads = static_cast<int>(threads);
   omp_set_num_threads(settings.threads);
   if (predict > 0) {

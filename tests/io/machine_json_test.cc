@@ -57,6 +57,23 @@ TEST(MachineJson, ReadsBackWhatItWrites) {
   EXPECT_EQ(again->samples[1].work.elements, 32.5);
 }
 
+TEST(MachineJson, CallsKeepTheirNames) {
+  Calibration machine = Small();
+  machine.calls = {machine.samples[1]};
+  machine.calls[0].work.call = "softmax axis=-1 f32[4,4]";
+  machine.calls[0].far_seconds = 3e-7;
+  const std::string text = MachineText(machine);
+  const absl::StatusOr<Calibration> again = ParseMachine(text);
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(MachineText(*again), text);
+  ASSERT_EQ(again->calls.size(), 1);
+  EXPECT_EQ(again->calls[0].far_seconds, 3e-7);
+  EXPECT_EQ(again->calls[0].work.call, "softmax axis=-1 f32[4,4]");
+  EXPECT_TRUE(again->samples[1].work.call.empty());
+  const std::string nameless = absl::StrReplaceAll(text, {{"softmax axis=-1 f32[4,4]", ""}});
+  EXPECT_THAT(ParseMachine(nameless).status().message(), HasSubstr("call 0 needs a text"));
+}
+
 TEST(MachineJson, EveryPrefixIsRefused) {
   const std::string text = MachineText(Small());
   for (size_t n = 0; n + 2 < text.size(); ++n) {

@@ -12,6 +12,8 @@
 #include "tally/autograd/tape.h"
 #include "tally/ops/apply.h"
 #include "tally/ops/op_table.h"
+#include "tally/ops/ops.h"
+#include "tally/tools/common/trace.h"
 
 namespace tally {
 namespace {
@@ -85,6 +87,46 @@ TEST(Calibrator, TimesEachCaseAtItsSize) {
   EXPECT_GT(result.bandwidth.front().rate, 0);
   EXPECT_GT(result.memory, 0);
   EXPECT_FALSE(result.processor.empty());
+}
+
+// Lookups, attention, groups of rows and an optimizer: the operands of each are made up.
+TEST(CasesOf, TakesEachCallOfAStepOnceAndPredictsItAsMeasured) {
+  for (const char* name : {"gpt2:layers=2,width=32,heads=2,vocab=64,context=16",
+                           "mixtral-8x7b:layers=1,width=32,heads=4,kv_heads=2,vocab=64"}) {
+    const absl::StatusOr<FamilyConfig> config = BuiltinConfig(name);
+    ASSERT_TRUE(config.ok()) << config.status();
+    const absl::StatusOr<Trace> trace = TraceModel(*config, {.batch = 2, .sequence = 8});
+    ASSERT_TRUE(trace.ok()) << trace.status();
+    const Graph& graph = trace->graph;
+    std::set<std::string> calls;
+    for (const Node& node : graph.nodes) {
+      if (node.op->kind != OpKind::kView) calls.insert(WorkloadOf(graph, node).call);
+    }
+    const std::vector<CalibrationCase> cases = CasesOf({&graph, &graph});
+    EXPECT_EQ(cases.size(), calls.size());
+    Calibrator calibrator({.threads = 1, .rounds = 1, .sample_seconds = 0, .call_seconds = 0}, {},
+                          cases);
+    calibrator.Round();
+    const Calibration machine = calibrator.Result();
+    EXPECT_TRUE(machine.samples.empty());
+    ASSERT_EQ(machine.calls.size(), calls.size());
+    const Speeds speeds(machine);
+    for (const Sample& call : machine.calls) {
+      EXPECT_EQ(calls.count(call.work.call), 1) << call.work.call;
+      EXPECT_EQ(speeds.TimeOf(call.work).seconds, call.seconds) << call.work.call;
+    }
+  }
+}
+
+TEST(CasesOf, LeavesOutWhatIsBeyondItsLimits) {
+  const Tensor a = Tensor::Empty({DType::kF32, {1024, 1024}}, kMeta);
+  Tape tape;
+  Add(MatMul(a, a), a);
+  const Graph graph = tape.Finish();
+  const auto count = [&](const CallLimits& limits) { return CasesOf({&graph}, limits).size(); };
+  EXPECT_EQ(count({}), 2);
+  EXPECT_EQ(count({.flops = 2.0 * 1024 * 1024 * 1024 - 1}), 1);
+  EXPECT_EQ(count({.bytes = 2 * 4 * 1024 * 1024}), 0);  // the product moves 12 MiB, the sum 12
 }
 
 TEST(CaseAttrs, RefusesWhatTheOpDoesNotHave) {

@@ -67,7 +67,8 @@ TEST_F(MachineFlags, WhatCannotBeIsRefusedBeforeAnythingIsMeasured) {
   refused(std::string(kSmall) + "--threads=2", 2, "--calibrate or --hardware=this");
   refused(std::string(kSmall) + "--hardware=this --threads=0", 2, "whole number from 1");
   refused(std::string(kSmall) + "--hardware=this --focus='('", 2, "regular expression");
-  refused(std::string(kSmall) + "--calibrate", 2, "does nothing else");
+  refused(std::string(kSmall) + "--calibrate --hardware=this", 2, "does nothing else");
+  refused("mlp:8,4,x --calibrate=machine.json", 2, "mlp:8,4,x");
   refused("--calibrate=no/folder/machine.json", 3, "no/folder");
 }
 

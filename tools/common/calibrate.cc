@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstring>
 #include <fstream>
 #include <limits>
 #include <utility>
@@ -12,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "tally/autograd/tape.h"
+#include "tally/ops/op_table.h"
 #include "tally/ops/ops.h"
 #include "tally/tensor/check.h"
 #include "tally/tensor/random.h"
@@ -22,16 +24,21 @@ namespace {
 constexpr double kUnknown = std::numeric_limits<double>::infinity();
 // Runs shorter than this are timed several at a time: reading a clock takes up to 300 ns.
 constexpr double kLeastTimed = 3e-5;
+// Twice what caches hold. Calls that move less than kFarFrom are not timed from far away: their
+// operands fit beside whatever else is near.
+constexpr int64_t kBeyondCaches = int64_t{80} << 20;
+constexpr double kFarFrom = 256 << 10;
+constexpr int kFarRuns = 3;
 constexpr int kChain = 300;
 constexpr int64_t kWorkingSets[] = {int64_t{32} << 10, int64_t{128} << 10, int64_t{512} << 10,
                                     int64_t{2} << 20,  int64_t{8} << 20,   int64_t{16} << 20,
                                     int64_t{32} << 20, int64_t{80} << 20};
 
-// Least seconds of one run.
+// Least seconds of one run. The first one finds its operands far away: `least_runs` is 2 or more.
 template <typename F>
-double LeastSeconds(int threads, double for_seconds, const F& run) {
+double LeastSeconds(int threads, double for_seconds, int least_runs, const F& run) {
   double least = kUnknown, total = 0;
-  int times = 1;
+  int times = 1, runs = 0;
   do {
     const double start = TimingClock(threads);
     for (int i = 0; i < times; ++i) run();
@@ -42,7 +49,8 @@ double LeastSeconds(int threads, double for_seconds, const F& run) {
       continue;
     }
     least = std::min(least, seconds / times);
-  } while (total < for_seconds || least == kUnknown);
+    ++runs;
+  } while (total < for_seconds || runs < least_runs);
   return least;
 }
 
@@ -70,60 +78,47 @@ double TimingClock(int threads) {
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
-// One buffer for each kind of operand, as long as the longest call needs; calls get views.
+// One source for each kind of operand, as long as the longest call needs. A call gets copies in
+// blocks of its own, as results lie in memory: views of one buffer would be apart by their sizes,
+// many of them by powers of two, which share cache sets.
 class Calibrator::Operands {
  public:
   explicit Operands(const std::vector<CalibrationCase>& cases) {
+    std::map<Key, int64_t> sizes;
     for (const CalibrationCase& c : cases) {
-      std::map<Key, int64_t> used;
       for (const CaseOperand& operand : c.in) {
-        const Key key = KeyOf(c, operand);
-        used[key] += Room(operand.spec.numel());
-        sizes_[key] = std::max(sizes_[key], used[key]);
+        int64_t& size = sizes[KeyOf(operand)];
+        size = std::max(size, operand.spec.numel());
       }
     }
-    const Key added{CaseOperand::kFloat, DType::kF32, 0, true};
-    sizes_[added] = std::max(sizes_[added], kWorkingSets[7] / 4 + 2 * Room(0));
-    for (const auto& [key, size] : sizes_) buffers_[key] = Make(key, size);
+    for (const auto& [key, size] : sizes) sources_[key] = Make(key, size);
   }
 
   Tensors Of(const CalibrationCase& c) const {
     Tensors all;
-    std::map<Key, int64_t> used;
     for (const CaseOperand& operand : c.in) {
       if (operand.kind == CaseOperand::kOffsets) {
         all.push_back(Offsets(operand));
         continue;
       }
-      const Key key = KeyOf(c, operand);
-      const int64_t begin = used[key];
-      used[key] += Room(operand.spec.numel());
-      all.push_back(View(buffers_.at(key), begin, operand.spec.shape));
+      Tensor copy = Tensor::Empty(operand.spec);
+      std::memcpy(copy.raw(), sources_.at(KeyOf(operand)).raw(),
+                  static_cast<size_t>(operand.spec.bytes()));
+      all.push_back(std::move(copy));
     }
     return all;
   }
-  // Two halves of a buffer that is written to.
-  std::pair<Tensor, Tensor> Pair(int64_t elements) const {
-    const Tensor& buffer = buffers_.at({CaseOperand::kFloat, DType::kF32, 0, true});
-    return {View(buffer, 0, {elements}), View(buffer, Room(elements), {elements})};
-  }
 
  private:
-  // Kind, dtype, exclusive bound of indexes, and whether the op writes into its operands.
-  using Key = std::tuple<CaseOperand::Kind, DType, int64_t, bool>;
+  // Kind, dtype and exclusive bound of indexes.
+  using Key = std::tuple<CaseOperand::Kind, DType, int64_t>;
 
-  static Key KeyOf(const CalibrationCase& c, const CaseOperand& operand) {
-    return {operand.kind, operand.spec.dtype, operand.high, c.op->kind == OpKind::kUpdate};
-  }
-  // Operands begin on cache lines, and apart by no power of two: those would share cache sets.
-  static int64_t Room(int64_t elements) { return (elements + 63) / 64 * 64 + 576; }
-
-  static Tensor View(const Tensor& buffer, int64_t begin, const Shape& shape) {
-    return Reshape(Slice(buffer, 0, begin, begin + shape.numel()), shape);
+  static Key KeyOf(const CaseOperand& operand) {
+    return {operand.kind, operand.spec.dtype, operand.high};
   }
 
   static Tensor Make(const Key& key, int64_t size) {
-    const auto& [kind, dtype, high, written] = key;
+    const auto& [kind, dtype, high] = key;
     Random random(1, RandomStream::kData);
     if (kind == CaseOperand::kFloat) return Tensor::Uniform({dtype, {size}}, 0.3, 2, random);
     if (kind == CaseOperand::kMask) {
@@ -134,7 +129,8 @@ class Calibrator::Operands {
     std::vector<int64_t> ids(kind == CaseOperand::kIds ? size : 0);
     for (int64_t& id : ids)
       id = static_cast<int64_t>(random.NextBelow(static_cast<uint64_t>(high)));
-    return Tensor::FromVector(ids, {static_cast<int64_t>(ids.size())});
+    const Tensor wide = Tensor::FromVector(ids, {static_cast<int64_t>(ids.size())});
+    return dtype == DType::kI64 ? wide : Cast(wide, dtype);
   }
 
   static Tensor Offsets(const CaseOperand& operand) {
@@ -144,14 +140,16 @@ class Calibrator::Operands {
     return Tensor::FromVector(offsets, operand.spec.shape);
   }
 
-  std::map<Key, int64_t> sizes_;
-  std::map<Key, Tensor> buffers_;
+  std::map<Key, Tensor> sources_;
 };
 
-Calibrator::Calibrator(const CalibrateOptions& options, std::vector<CalibrationCase> cases)
-    : options_(options), cases_(std::move(cases)), operands_(std::make_unique<Operands>(cases_)) {
+Calibrator::Calibrator(const CalibrateOptions& options, std::vector<CalibrationCase> cases,
+                       const std::vector<CalibrationCase>& calls)
+    : options_(options), cases_(std::move(cases)), grid_(cases_.size()) {
+  cases_.insert(cases_.end(), calls.begin(), calls.end());
+  operands_ = std::make_unique<Operands>(cases_);
   for (const int64_t bytes : kWorkingSets) bandwidth_.push_back({static_cast<double>(bytes), 0});
-  chain_without_ = chain_recorded_ = chain_backward_ = kUnknown;
+  named_ = by_table_ = chain_without_ = chain_recorded_ = chain_backward_ = kUnknown;
 }
 
 Calibrator::~Calibrator() = default;
@@ -182,8 +180,15 @@ void Calibrator::Round() {
       }
       TALLY_CHECK(samples_.size() == i + 1) << c.op->name << " records no one node";
     }
-    double& seconds = samples_[i].seconds;
-    seconds = std::min(seconds, LeastSeconds(options_.threads, options_.sample_seconds, run));
+    Sample& sample = samples_[i];
+    if (i < grid_) {
+      sample.seconds =
+          std::min(sample.seconds, LeastSeconds(options_.threads, options_.sample_seconds, 2, run));
+    } else {
+      sample.seconds =
+          std::min(sample.seconds, LeastSeconds(options_.threads, options_.call_seconds, 3, run));
+      if (sample.work.bytes >= kFarFrom) TimeFromFar(run, &sample);
+    }
     if (options_.progress && i * 100 / cases_.size() != told) {
       told = i * 100 / cases_.size();
       options_.progress((rounds_ + static_cast<double>(told) / 100) / options_.rounds);
@@ -193,13 +198,25 @@ void Calibrator::Round() {
   omp_set_num_threads(threads);
 }
 
+void Calibrator::TimeFromFar(const std::function<void()>& run, Sample* sample) {
+  if (!beyond_.defined()) beyond_ = Tensor::Full({DType::kF32, {kBeyondCaches / 4}}, 1);
+  if (sample->far_seconds == 0) sample->far_seconds = kUnknown;
+  for (int i = 0; i < kFarRuns; ++i) {
+    ScaleInPlace(beyond_, 1);
+    const double start = TimingClock(options_.threads);
+    run();
+    sample->far_seconds = std::min(sample->far_seconds, TimingClock(options_.threads) - start);
+  }
+}
+
 // a += b: of the two arrays of a working set, both are read and one is written.
 void Calibrator::TimeBandwidth() {
   for (BandwidthSample& sample : bandwidth_) {
     const auto elements = static_cast<int64_t>(sample.working_set) / 8;
-    const std::pair<Tensor, Tensor> arrays = operands_->Pair(elements);
-    const double seconds = LeastSeconds(options_.threads, 4 * options_.sample_seconds,
-                                        [&] { AddInPlace(arrays.first, arrays.second); });
+    const Tensor sum = Tensor::Full({DType::kF32, {elements}}, 1);
+    const Tensor term = Tensor::Full({DType::kF32, {elements}}, 0.5);
+    const double seconds = LeastSeconds(options_.threads, 4 * options_.sample_seconds, 2,
+                                        [&] { AddInPlace(sum, term); });
     sample.rate = std::max(sample.rate, 1.5 * sample.working_set / seconds);
   }
 }
@@ -213,8 +230,16 @@ void Calibrator::TimeRecording() {
     for (int i = 0; i < kChain / 3; ++i) y = Add(Mul(Tanh(y), x), x);
     return y;
   };
+  const OpDef* const add = FindOp("add");
+  const TensorArgs twice = {x, x};
   for (int repeat = 0; repeat < 60; ++repeat) {
     double start = TimingClock(threads);
+    for (int i = 0; i < kChain; ++i) Add(x, x);
+    named_ = std::min(named_, (TimingClock(threads) - start) / kChain);
+    start = TimingClock(threads);
+    for (int i = 0; i < kChain; ++i) ThrowIfError(TryApply(*add, twice).status());
+    by_table_ = std::min(by_table_, (TimingClock(threads) - start) / kChain);
+    start = TimingClock(threads);
     chain();
     chain_without_ = std::min(chain_without_, (TimingClock(threads) - start) / kChain);
     Tape tape;
@@ -237,15 +262,23 @@ Calibration Calibrator::Result() const {
   result.threads = options_.threads;
   result.memory = PhysicalMemory();
   result.bandwidth = bandwidth_;
-  result.samples = samples_;
+  const auto grid = samples_.begin() + static_cast<std::ptrdiff_t>(grid_);
+  result.samples.assign(samples_.begin(), grid);
+  result.calls.assign(grid, samples_.end());
+  // Models call ops by name, which saves what TryApply takes to pack operands and results.
+  const double packing = std::max(0.0, by_table_ - named_);
+  for (std::vector<Sample>* list : {&result.samples, &result.calls}) {
+    for (Sample& sample : *list) sample.seconds -= std::min(packing, sample.seconds / 2);
+  }
   result.record_seconds = std::max(0.0, chain_recorded_ - chain_without_);
   // A node of backward is an op of the same size, recorded, and what the walk does besides.
   result.gradient_seconds = std::max(0.0, chain_backward_ - chain_recorded_);
   return result;
 }
 
-Calibration CalibrateMachine(const CalibrateOptions& options) {
-  Calibrator calibrator(options);
+Calibration CalibrateMachine(const CalibrateOptions& options,
+                             const std::vector<CalibrationCase>& calls) {
+  Calibrator calibrator(options, CalibrationCases(), calls);
   for (int round = 0; round < options.rounds; ++round) calibrator.Round();
   return calibrator.Result();
 }

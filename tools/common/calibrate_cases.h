@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "tally/autograd/graph.h"
 #include "tally/ops/op_def.h"
 
 namespace tally {
@@ -40,6 +41,16 @@ std::vector<CalibrationCase> CalibrationCases();
 void AddMovingCases(DType dtype, std::vector<CalibrationCase>& cases);
 void AddImageCases(std::vector<CalibrationCase>& cases);
 void AddProductCases(std::vector<CalibrationCase>& cases);
+
+// The calls of some records, each once, in order: what none of the cases above may be like. Left
+// out, and so predicted from those: views, ops unknown to this program, an op with an integer
+// operand of which this function does not know what it may hold, and what is beyond the limits.
+struct CallLimits {
+  int64_t bytes = int64_t{4} << 30;  // of a call's operands and results
+  double flops = 2e11;               // of its contractions: some seconds
+};
+std::vector<CalibrationCase> CasesOf(const std::vector<const Graph*>& graphs,
+                                     const CallLimits& limits = {});
 
 // Attributes from "axis=-1 scale=1"; fields that are not named get a value that means something
 // for their name (value 1.5, eps 1e-5, ...) or 0. Throws Error for a field that is not there.

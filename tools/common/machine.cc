@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 
 #include "absl/strings/ascii.h"
@@ -12,9 +13,15 @@
 
 namespace tally {
 
-Calibration MeasureMachine(int threads) {
-  std::fprintf(stderr, "measuring this machine with %d %s: some 20 seconds\n", threads,
-               threads == 1 ? "thread" : "threads");
+Calibration MeasureMachine(int threads, const Graph* model) {
+  CallLimits limits;
+  if (PhysicalMemory() > 0) limits.bytes = std::min(limits.bytes, PhysicalMemory() / 4);
+  std::vector<CalibrationCase> calls;
+  if (model != nullptr) calls = CasesOf({model}, limits);
+  std::fprintf(
+      stderr, "measuring this machine with %d %s: some 20 seconds%s\n", threads,
+      threads == 1 ? "thread" : "threads",
+      calls.empty() ? "" : absl::StrCat(", and ", calls.size(), " calls of the model").c_str());
   CalibrateOptions options;
   options.threads = threads;
   const bool terminal = isatty(STDERR_FILENO) != 0;
@@ -24,7 +31,7 @@ Calibration MeasureMachine(int threads) {
       std::fflush(stderr);
     };
   }
-  Calibration calibration = CalibrateMachine(options);
+  Calibration calibration = CalibrateMachine(options, calls);
   if (terminal) std::fprintf(stderr, "\r\x1b[K");
   return calibration;
 }

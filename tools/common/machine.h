@@ -9,8 +9,9 @@
 
 namespace tally {
 
-// Measures for some 20 s, telling on stderr what is going on (percents where that is a terminal).
-Calibration MeasureMachine(int threads);
+// Measures for some 20 s, and besides each call of `model`, where given, one by one; tells on stderr
+// what is going on (percents where that is a terminal).
+Calibration MeasureMachine(int threads, const Graph* model = nullptr);
 
 // "this", in any case.
 bool IsThisMachine(const std::string& hardware);

@@ -60,11 +60,10 @@ int CalibrationThreads(const AnalystTexts& texts) {
   return texts.threads > 0 ? static_cast<int>(texts.threads) : omp_get_max_threads();
 }
 
-void MeasureHardware(const AnalystTexts& texts, ReportRequest* request) {
-  if (!IsThisMachine(texts.hardware)) return;
+void MeasureHardware(const AnalystTexts& texts, const Graph* model, ReportRequest* request) {
   // The rows of a sweep ask again.
   static const auto* const machine = new std::shared_ptr<const Calibration>(
-      std::make_shared<const Calibration>(MeasureMachine(CalibrationThreads(texts))));
+      std::make_shared<const Calibration>(MeasureMachine(CalibrationThreads(texts), model)));
   request->machine = *machine;
   request->hardware = HardwareOf(**machine);
 }

@@ -27,8 +27,9 @@ void AddAnalystFlags(Flags& flags, AnalystTexts* texts, ReportRequest* request);
 // known to be right.
 absl::Status SetAnalyst(const Flags& flags, const AnalystTexts& texts, ReportRequest* request);
 
-// Calibrates where the flags ask for it: some 20 s, once a program.
-void MeasureHardware(const AnalystTexts& texts, ReportRequest* request);
+// Calibrates for --hardware=this: some 20 s, once a program. `model`, where there is one, has its
+// calls measured too.
+void MeasureHardware(const AnalystTexts& texts, const Graph* model, ReportRequest* request);
 // Threads of a calibration: --threads, or as many as a run of this program has.
 int CalibrationThreads(const AnalystTexts& texts);
 

@@ -14,6 +14,7 @@
 #include "tally/io/report.h"
 #include "tally/io/text.h"
 #include "tally/tensor/check.h"
+#include "tally/tools/common/machine.h"
 #include "tally/tools/common/model_flags.h"
 #include "tally/tools/graph_report/analyst_flags.h"
 #include "tally/tools/graph_report/assertion.h"
@@ -96,7 +97,8 @@ Flags MakeFlags(ReportOptions& o, Raw& raw) {
   flags.Text("diff", &o.diff, "OTHER", "keys that differ from OTHER: a report.json or a model");
   flags.Group("Other");
   flags.OptionalText("calibrate", &o.calibrate, "FILE", "machine.json",
-                     "measure this machine, show it and write it for --hardware=FILE (20 s)");
+                     "measure this machine, and each call of MODEL if one is named; show it and "
+                     "write it for --hardware=FILE (20 s)");
   flags.Switch("list-models", &o.list_models, "the built-in models");
   flags.Switch("list-hardware", &o.list_hardware, "the accelerators, their rates and sources");
   flags.Switch("dtypes", &o.dtypes, "the tables of dtypes and of what --dtype names");
@@ -246,13 +248,13 @@ absl::StatusOr<ReportOptions> Parse(int argc, const char* const* argv,
   o.help_text = flags.Help();
   if (o.help || o.version || o.list_models || o.list_hardware || o.dtypes) return o;
   if (flags.given("calibrate")) {
-    if (!args.empty() || flags.given("hardware")) {
+    if (flags.given("hardware") || flags.given("sweep") || o.napkin.asked) {
       return absl::InvalidArgumentError(
-          "--calibrate measures this machine and does nothing else; then ask with "
-          "--hardware=FILE");
+          "--calibrate measures this machine, with a MODEL also the calls of its step, and does "
+          "nothing else; then ask with --hardware=FILE");
     }
     o.threads = CalibrationThreads(raw.analyst);
-    return o;
+    if (args.empty()) return o;
   }
   if (args.empty() && !o.napkin.asked) {
     return absl::InvalidArgumentError(
@@ -286,7 +288,14 @@ absl::StatusOr<ReportOptions> Parse(int argc, const char* const* argv,
     TALLY_RETURN_IF_ERROR(ParseAssertion(text).status());
   }
   TALLY_RETURN_IF_ERROR(CheckOutputs(o));
-  MeasureHardware(raw.analyst, &o.request);
+  if (IsThisMachine(raw.analyst.hardware)) {
+    // The rows of a sweep differ in their calls; one calibration is to serve them all.
+    std::optional<LoadedModel> model;
+    if (!o.napkin.asked && overrides == nullptr) {
+      TALLY_ASSIGN_OR_RETURN(model, LoadModel(o.model, o));
+    }
+    MeasureHardware(raw.analyst, model ? &model->graph : nullptr, &o.request);
+  }
   return o;
 }
 

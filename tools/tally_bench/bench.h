@@ -18,6 +18,7 @@ struct Settings {
   double min_seconds = 1.0;  // timed for at least this long a phase,
   int min_reps = 5;          // and this many times,
   int max_reps = 200;        // and no more than this
+  bool calls = true;         // predictions also rest on the cases' own calls, one by one
 };
 
 // One line of output.
@@ -86,7 +87,8 @@ std::function<std::vector<PhaseSeconds>(Graph*)> Untaped(const std::string& phas
 std::function<std::vector<PhaseSeconds>(Graph*)> Taped(std::vector<Tensor> inputs,
                                                        std::function<Tensor()> fn);
 
-// Calibrates this machine and measures every probe whose name matches, in turns so that other
+// Calibrates this machine (and, unless the settings say no, times each call of the cases by itself)
+// and measures every probe whose name matches, in turns so that other
 // programs slow both alike; then prints for every phase the predicted time, the least measured one
 // and their ratio, and the floor. Returns whether any matched.
 bool Predict(const std::function<bool(const std::string& name)>& matches, const Settings& settings,

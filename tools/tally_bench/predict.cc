@@ -127,7 +127,13 @@ bool Predict(const std::function<bool(const std::string& name)>& matches, const 
   }
   if (all.empty()) return false;
   SetTimingThreads(settings.threads);
-  Calibrator calibrator({.threads = settings.threads, .rounds = rounds});
+  std::vector<const Graph*> graphs;
+  for (Measured& m : all) {
+    Measure(m, 0);
+    if (settings.calls) graphs.push_back(&m.graph);
+  }
+  const std::vector<CalibrationCase> calls = CasesOf(graphs);
+  Calibrator calibrator({.threads = settings.threads, .rounds = rounds}, CalibrationCases(), calls);
   for (int round = 0; round < rounds; ++round) {
     std::fprintf(stderr, "round %d of %d\n", round + 1, rounds);
     calibrator.Round();
