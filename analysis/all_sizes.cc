@@ -260,7 +260,7 @@ StepCounts CountStep(const Graph& graph) {
     add("backward", "FLOPs", proof.backward);
     add("input_grad", "FLOPs", proof.input_grad);
     add("weight_grad", "FLOPs", proof.weight_grad);
-    add("saved", "B", ListResiduals(graph).retained);
+    add("saved", "bytes", ListResiduals(graph).retained);
   }
   std::vector<bool> live(graph.storages.size());
   for (size_t s = 0; s < live.size(); ++s) live[s] = graph.storages[s].resident;

@@ -67,7 +67,7 @@ class PolynomialLines {
     const std::vector<PeakPart>& parts = peak.greatest_of;
     if (parts.empty()) return Line(absl::StrCat("    ", name, ": none, ", peak.note));
     if (parts.size() == 1) {
-      return Line(absl::StrCat("    ", name, " = ", parts[0].bytes.ToString(), " B, ",
+      return Line(absl::StrCat("    ", name, " = ", parts[0].bytes.ToString(), " bytes, ",
                                Where(r_, parts[0].node)));
     }
     Line(
@@ -75,7 +75,7 @@ class PolynomialLines {
     size_t shown = 0;
     for (const PeakPart& part : parts) {
       if (!part.leads || shown == kMostParts) break;
-      Line(absl::StrCat("      ", part.bytes.ToString(), " B, ", Where(r_, part.node)));
+      Line(absl::StrCat("      ", part.bytes.ToString(), " bytes, ", Where(r_, part.node)));
       ++shown;
     }
     if (parts.size() > shown)

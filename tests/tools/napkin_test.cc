@@ -122,6 +122,11 @@ TEST_F(GraphReportNapkin, RefusesWhatSaysNothingThere) {
   EXPECT_THAT(error("--napkin --params=99999999T"), HasSubstr("a whole number from 1"));
   EXPECT_THAT(error("--napkin --params=nan"), HasSubstr("a whole number from 1"));
   EXPECT_THAT(error("--napkin --tokens=9e18 --params=1"), HasSubstr("tokens: 9,000,000,"));
+  EXPECT_THAT(error("--napkin"), HasSubstr("nothing to reckon with"));
+  EXPECT_THAT(error("--napkin --params=1B --recipe=12 --optimizer=sgd"),
+              HasSubstr("--optimizer says nothing beside --recipe=12"));
+  EXPECT_THAT(error("--napkin --params=1B --hardware=tpu-v4 --dtype=f64"),
+              HasSubstr("no rate for products of f64; give one with --peak"));
   EXPECT_THAT(error("--napkin --mfu=0"), HasSubstr("--mfu"));
   EXPECT_THAT(error("--napkin --mfu=nan"), HasSubstr("--mfu"));
   EXPECT_THAT(error("--napkin --mfu=50"), HasSubstr("--mfu"));

@@ -81,6 +81,8 @@ TEST_F(TimeOfReports, IsNotInventedWithoutHardware) {
   const Outcome run = Run(std::string(kSmall) + "--tokens=1B");
   EXPECT_EQ(run.code, 0) << run.err;
   EXPECT_THAT(run.out, HasSubstr("not told without a device: --hardware=NAME"));
+  EXPECT_THAT(Run(std::string(kSmall) + "--assert='time.seconds<1'").err,
+              HasSubstr("\"time.seconds\" without a device; say which with --hardware"));
   const Json time = *ReportOf(kSmall).Find("time");
   ASSERT_EQ(time.object().size(), 1);
   EXPECT_TRUE(time.Find("hardware")->is(Json::Kind::kNull));

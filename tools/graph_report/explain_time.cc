@@ -103,7 +103,7 @@ class Explainer {
     const double seconds = figure == "mfu_bound"         ? t_.total.seconds
                            : figure == "mfu_bound_fused" ? t_.fused.seconds
                                                          : t_.total.overlapped();
-    Say("flops.model / (the seconds of that floor x peak_flops): no step is faster");
+    Say("flops.model / (the seconds of that floor x peak_flops): no step whose nodes run one after another, unfused, is faster");
     e_.substituted =
         absl::StrFormat("%s / (%.6g x %.6g)", ToGrouped(t_.model_flops), seconds, t_.peak.flops);
   }

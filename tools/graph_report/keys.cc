@@ -107,6 +107,12 @@ absl::StatusOr<ReportKey> FindKey(const Json& report, absl::string_view text) {
     if (near.size() >= 5) break;
     if (!last.empty() && absl::StrContains(name, last) && name != nearest) near.push_back(name);
   }
+  const Json* time = report.Find("time");
+  const Json* hardware = time == nullptr ? nullptr : time->Find("hardware");
+  if (absl::StartsWith(text, "time.") && hardware != nullptr && hardware->is(Json::Kind::kNull)) {
+    return absl::InvalidArgumentError(absl::StrCat("report.json has no key ", Quoted(text),
+                                                   " without a device; say which with --hardware"));
+  }
   return absl::InvalidArgumentError(
       absl::StrCat("report.json has no key ", Quoted(text),
                    near.empty() ? "; there are model, run, flops, proof, memory, rules, plans"

@@ -74,6 +74,20 @@ absl::Status CheckAlone(const Flags& flags, const ReportOptions& options) {
           "--napkin answers by itself, as text or --json, and has no use for --", name));
     }
   }
+  const NapkinOptions& o = options.napkin;
+  if (options.model.empty() && o.params == 0 && o.peak.empty() && o.recipe.empty() &&
+      !options.request.tokens && !options.request.hardware && options.request.memory == 0) {
+    return absl::InvalidArgumentError(
+        "--napkin has nothing to reckon with; give --params, --tokens, --hardware or --memory with "
+        "--recipe, or a MODEL");
+  }
+  int64_t bare = 0;
+  if (flags.given("optimizer") && options.model.empty() && !o.recipe.empty() &&
+      absl::SimpleAtoi(o.recipe, &bare)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--optimizer says nothing beside --recipe=", bare,
+                     ", which holds what it keeps; name a policy, as in --recipe=mixed"));
+  }
   if (options.trace.phase == TracePhase::kForward)
     return absl::InvalidArgumentError("--napkin is of training; --phase=forward has no backward");
   if (!options.model.empty()) return absl::OkStatus();
@@ -168,6 +182,10 @@ absl::StatusOr<NapkinSheet> MakeNapkin(const ReportOptions& options) {
       sheet.peak_name = peak.name;
       const double sparse = hardware[options.trace.policy.parameters].sparse;
       if (sparse > peak.flops) sheet.sparse_peak = sparse;
+    } else if (!o.flops) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          hardware.title, " has no rate for products of ", Name(options.trace.policy.parameters),
+          "; give one with --peak, or another --dtype"));
     }
     q.memory = hardware.memory;
     sheet.memory_name = absl::StrCat(hardware.title, ", as sold");
