@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "tally/analysis/plan_selective.h"
 #include "tally/io/quantity.h"
 #include "tally/io/text.h"
 #include "tally/nn/nearest.h"
@@ -81,11 +82,6 @@ const std::vector<PlanForm>& PlanForms() {
 
 std::string FormText(const PlanForm& form) {
   return absl::StrCat(form.word, form.argument == PlanForm::kNothing ? "" : ":", form.letter);
-}
-
-const std::vector<std::string>& SelectiveKinds() {
-  static const auto* const kinds = new std::vector<std::string>{"matmul", "attention", "cheap"};
-  return *kinds;
 }
 
 absl::StatusOr<PlanSpec> ParsePlanName(absl::string_view text) {

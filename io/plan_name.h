@@ -28,9 +28,6 @@ const std::vector<PlanForm>& PlanForms();
 // "uniform:K", "none".
 std::string FormText(const PlanForm& form);
 
-// Words of selective:KIND.
-const std::vector<std::string>& SelectiveKinds();
-
 // kInvalidArgument with what there is and what was probably meant: an unknown word, an argument
 // that is missing or one too many, a count or bytes that are not above 0.
 absl::StatusOr<PlanSpec> ParsePlanName(absl::string_view text);
