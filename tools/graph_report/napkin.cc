@@ -75,12 +75,6 @@ absl::Status CheckAlone(const Flags& flags, const ReportOptions& options) {
     }
   }
   const NapkinOptions& o = options.napkin;
-  if (options.model.empty() && o.params == 0 && o.peak.empty() && o.recipe.empty() &&
-      !options.request.tokens && !options.request.hardware && options.request.memory == 0) {
-    return absl::InvalidArgumentError(
-        "--napkin has nothing to reckon with; give --params, --tokens, --hardware or --memory with "
-        "--recipe, or a MODEL");
-  }
   int64_t bare = 0;
   if (flags.given("optimizer") && options.model.empty() && !o.recipe.empty() &&
       absl::SimpleAtoi(o.recipe, &bare)) {
@@ -96,6 +90,12 @@ absl::Status CheckAlone(const Flags& flags, const ReportOptions& options) {
       return absl::InvalidArgumentError(
           absl::StrCat(flag, " is of a step of a MODEL; name one beside --napkin"));
     }
+  }
+  if (o.params == 0 && o.peak.empty() && o.recipe.empty() && !options.request.tokens &&
+      !options.request.hardware && options.request.memory == 0) {
+    return absl::InvalidArgumentError(
+        "--napkin has nothing to reckon with; give --params, --tokens, --hardware or --memory with "
+        "--recipe, or a MODEL");
   }
   return absl::OkStatus();
 }
