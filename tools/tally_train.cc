@@ -34,7 +34,7 @@ namespace {
 
 struct Options {
   TransformerConfig model{.vocab = 256, .context = 128, .width = 128, .layers = 4, .heads = 4};
-  std::string family = "gpt2", attention, documents_text;
+  std::string family = "gpt2", attention, checkpoint, documents_text;
   std::vector<int64_t> documents;
   LoraOptions lora;
   int64_t steps = 200, batch = 8, every = 20, threads = 0, sample = 0, accumulate = 1;
@@ -92,7 +92,7 @@ Flags MakeFlags(Options& o) {
   flags.Integer("heads", &o.model.heads, 1, 1 << 12, "attention heads; must divide the width");
   flags.Integer("context", &o.model.context, 1, 1 << 16, "sequence length");
   flags.Real("dropout", &o.model.dropout, 0, 0.99, "dropout rate");
-  AddModelFlags(flags, &o.attention, &o.documents_text, &o.lora);
+  AddModelFlags(flags, &o.attention, &o.checkpoint, &o.documents_text, &o.lora);
   flags.Group("Training");
   flags.Integer("steps", &o.steps, 1, 1000000000, "steps");
   flags.Integer("batch", &o.batch, 1, 1 << 20, "sequences a micro-batch");
@@ -144,8 +144,8 @@ absl::StatusOr<Family> TrainedFamily(const std::string& name) {
 absl::Status SetModel(Options& o) {
   TALLY_ASSIGN_OR_RETURN(o.documents, ParseDocuments(o.documents_text));
   TALLY_ASSIGN_OR_RETURN(const Family kind, TrainedFamily(o.family));
-  TALLY_ASSIGN_OR_RETURN(const FamilyConfig family,
-                         WithAttention(InSmall(kind, o.model), o.attention));
+  TALLY_ASSIGN_OR_RETURN(FamilyConfig family, WithAttention(InSmall(kind, o.model), o.attention));
+  TALLY_ASSIGN_OR_RETURN(family, WithCheckpoints(std::move(family), o.checkpoint));
   o.model = std::get<TransformerConfig>(family);
   o.policy = *FindPolicy(o.dtype);
   o.lora.seed = static_cast<uint64_t>(o.seed_init);

@@ -84,6 +84,28 @@ TEST_F(GraphReportModels, SaysWhatElseWasTraced) {
   }
 }
 
+// What is made again is counted apart. Full checkpoints run the products of each block again, but
+// for the last: nobody in the block reads what it makes.
+TEST_F(GraphReportModels, CountsWhatCheckpointedBlocksMakeAgain) {
+  const Json plain = ReportOf("gpt2:layers=2 --seq=64"),
+             full = ReportOf("gpt2:layers=2 --seq=64 --checkpoint=full"),
+             core = ReportOf("gpt2:layers=2 --seq=64 --checkpoint=attention");
+  for (const Json* report : {&full, &core}) {
+    EXPECT_TRUE(Holds(*report));
+    for (const char* phase : {"forward", "backward"}) {
+      EXPECT_EQ(Matmul(*report, phase), Matmul(plain, phase)) << phase;
+    }
+    const auto saved = [](const Json& r) { return r.Find("memory")->Find("saved")->integer(); };
+    EXPECT_LT(saved(*report), saved(plain));
+  }
+  // Of a block with 64 rows: the projections 3d², d² and 4d²; the scores, and their product with
+  // the values, which the projection behind it reads. Of the core alone the scores.
+  const int64_t d = 768, scores = 2 * 64 * 64 * d;
+  EXPECT_EQ(Matmul(plain, "recompute"), 0);
+  EXPECT_EQ(Matmul(full, "recompute"), 2 * (2 * 64 * 8 * d * d + 2 * scores));
+  EXPECT_EQ(Matmul(core, "recompute"), 2 * scores);
+}
+
 class RetracedFile : public GraphReport {
  protected:
   // Parameters of `held` beside the config of two documents and three micro-batches of `said`.
@@ -145,15 +167,28 @@ TEST_F(GraphReportModels, RunsEveryFamily) {
 }
 
 TEST_F(GraphReportModels, RefusesFlagsThatDoNotFit) {
-  for (const char* arguments :
-       {"gpt2 --lora-alpha=2", "gpt2 --lora-targets=mlp", "gpt2 --lora=-1",
-        "gpt2 --lora=2 "
-        "--lora-targets='('",
-        "gpt2 --lora=2 --lora-targets=nothing", "gpt2 --documents=3,x", "gpt2 --documents=3,0",
-        "gpt2 --documents=3,4 --seq=8", "gpt2 --documents=1000,1000", "mlp --documents=2",
-        "vit-b-16 --documents=2", "vit-b-16 --seq=8", "gpt2 --attention=quick",
-        "mlp --attention=fused", "gpt2:dropout=0.1 --attention=fused",
-        "llama-3-8b:experts=2,experts_per_token=1", "llama-3-8b:layers=1000000"}) {
+  for (const char* arguments : {"gpt2 --lora-alpha=2",
+                                "gpt2 --lora-targets=mlp",
+                                "gpt2 --lora=-1",
+                                "gpt2 --lora=2 "
+                                "--lora-targets='('",
+                                "gpt2 --lora=2 --lora-targets=nothing",
+                                "gpt2 --documents=3,x",
+                                "gpt2 --documents=3,0",
+                                "gpt2 --documents=3,4 --seq=8",
+                                "gpt2 --documents=1000,1000",
+                                "mlp --documents=2",
+                                "vit-b-16 --documents=2",
+                                "vit-b-16 --seq=8",
+                                "gpt2 --attention=quick",
+                                "mlp --attention=fused",
+                                "gpt2 --checkpoint=ful",
+                                "gpt2 --checkpoint=full:0",
+                                "mlp --checkpoint=attention",
+                                "gpt2 --checkpoint=attention:2",
+                                "gpt2:dropout=0.1 --attention=fused",
+                                "llama-3-8b:experts=2,experts_per_token=1",
+                                "llama-3-8b:layers=1000000"}) {
     const Outcome run = Run(arguments);
     EXPECT_EQ(run.code, 2) << arguments << run.out << run.err;
     EXPECT_THAT(run.err, StartsWith("graph-report: ")) << arguments;

@@ -13,6 +13,7 @@
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "tally/analysis/verify.h"
 #include "tally/io/model_config.h"
 #include "tally/io/model_file.h"
@@ -60,7 +61,8 @@ TEST(TallyTrain, MeasuresThePeakItPredicted) {
         "--optimizer=sgd-momentum", "--optimizer=adagrad --dtype=mixed-f32grad --accumulate=2",
         "--batch=3 --context=7", "--lora=2", "--attention=fused", "--documents=9,7",
         "--family=llama", "--family=mixtral --dropout=0.1", "--family=gemma2",
-        "--family=gpt_neox --lora=2"}) {
+        "--family=gpt_neox --lora=2", "--checkpoint=full --dropout=0.1",
+        "--checkpoint=matmul:2 --family=mixtral", "--checkpoint=attention --accumulate=2"}) {
     const Outcome run =
         Train(absl::StrCat("--steps=3 --width=16 --layers=2 --heads=2 ",
                            absl::string_view(extra).find("--context") == absl::string_view::npos
@@ -177,6 +179,25 @@ TEST(TallyTrain, GivesTheSameFileForTheSameSeeds) {
   for (const char* seed : {"--seed-init=9", "--seed-dropout=9", "--seed-data=9"}) {
     Train(flags + seed + " --out=" + c);
     EXPECT_NE(Bytes(a), Bytes(c)) << seed;
+  }
+}
+
+// Losses as printed, of the same seeds with and without checkpoints.
+TEST(TallyTrain, TrainsTheSameWithCheckpoints) {
+  const auto losses = [](const std::string& flags) {
+    const Outcome run = Train(absl::StrCat(kSmall, "--threads=1 --dropout=0.2 ", flags,
+                                           " --out=", Temp("checkpointed.bin")));
+    std::vector<std::string> lines;
+    for (absl::string_view line : absl::StrSplit(run.out, '\n')) {
+      const size_t at = line.find("loss");
+      if (at != absl::string_view::npos) lines.emplace_back(line.substr(at, 12));
+    }
+    return lines;
+  };
+  const std::vector<std::string> plain = losses("");
+  EXPECT_GE(plain.size(), 3u);
+  for (const char* how : {"full", "cheap", "attention"}) {
+    EXPECT_EQ(losses(absl::StrCat("--checkpoint=", how)), plain) << how;
   }
 }
 

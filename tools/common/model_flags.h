@@ -1,4 +1,4 @@
-// The flags about a model that the programs share: --attention, --documents, --lora.
+// The flags about a model that the programs share: --attention, --checkpoint, --documents, --lora.
 #ifndef TALLY_TOOLS_COMMON_MODEL_FLAGS_H_
 #define TALLY_TOOLS_COMMON_MODEL_FLAGS_H_
 
@@ -11,8 +11,9 @@
 
 namespace tally {
 
-// Adds --attention, --documents, --lora, --lora-alpha and --lora-targets.
-void AddModelFlags(Flags& flags, std::string* attention, std::string* documents, LoraOptions* lora);
+// Adds --attention, --checkpoint, --documents, --lora, --lora-alpha and --lora-targets.
+void AddModelFlags(Flags& flags, std::string* attention, std::string* checkpoint,
+                   std::string* documents, LoraOptions* lora);
 
 // What one flag asks of another: kInvalidArgument.
 absl::Status CheckModelFlags(const Flags& flags, const LoraOptions& lora);

@@ -33,9 +33,9 @@ struct Raw {
   std::string dtype = "f32", phase = "train", plan = "sqrt", cost = "flops", documents;
 };
 
-constexpr const char* kRunFlags[] = {"phase",     "batch",      "seq",        "dtype",
-                                     "optimizer", "accumulate", "freeze",     "attention",
-                                     "documents", "lora",       "lora-alpha", "lora-targets"};
+constexpr const char* kRunFlags[] = {
+    "phase",     "batch",      "seq",       "dtype", "optimizer",  "accumulate",  "freeze",
+    "attention", "checkpoint", "documents", "lora",  "lora-alpha", "lora-targets"};
 
 Flags MakeFlags(ReportOptions& o, Raw& raw) {
   Flags flags("graph-report MODEL [flags]",
@@ -58,7 +58,7 @@ Flags MakeFlags(ReportOptions& o, Raw& raw) {
                 absl::StrCat("micro-batches a step; times the model's blocks, at most ",
                              ToGrouped(kMostBlocks)));
   flags.Text("freeze", &o.trace.freeze, "REGEX", "parameters that get no gradient");
-  AddModelFlags(flags, &o.trace.attention, &raw.documents, &o.trace.lora);
+  AddModelFlags(flags, &o.trace.attention, &o.trace.checkpoint, &raw.documents, &o.trace.lora);
   flags.Group("Plans");
   flags.Text("plan", &raw.plan, "LIST",
              "activation checkpointing: names from below, or all, apart by commas");

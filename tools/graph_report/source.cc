@@ -57,6 +57,7 @@ std::string RunWords(const FamilyConfig& family, const TraceOptions& trace) {
     const auto attention = static_cast<size_t>(transformer->attention);
     absl::StrAppend(&text, ", ", kAttentionNames[attention], " attention");
   }
+  if (!trace.checkpoint.empty()) absl::StrAppend(&text, ", checkpoints: ", trace.checkpoint);
   if (trace.accumulate > 1) absl::StrAppend(&text, ", ", trace.accumulate, " micro-batches");
   if (trace.clip > 0) absl::StrAppend(&text, ", gradients clipped to ", trace.clip);
   if (!trace.freeze.empty()) absl::StrAppend(&text, ", frozen: ", Quoted(trace.freeze));

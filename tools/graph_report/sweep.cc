@@ -23,8 +23,8 @@ namespace {
 // Flags whose values hold no comma, so that a list of them can be told apart.
 const std::vector<std::string>& AxisNames() {
   static const std::vector<std::string>* const names = new std::vector<std::string>{
-      "batch", "seq",  "dtype",    "phase", "optimizer", "accumulate", "attention",
-      "lora",  "plan", "hardware", "gpus",  "zero",      "memory"};
+      "batch",      "seq",  "dtype", "phase",    "optimizer", "accumulate", "attention",
+      "checkpoint", "lora", "plan",  "hardware", "gpus",      "zero",       "memory"};
   return *names;
 }
 
