@@ -74,8 +74,9 @@ TEST(CheckpointChain, PeaksAndRerunsAreThoseOfTheModel) {
       {{14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 1}, 16, 99 - 11},  // triangular, L = 100
       {{1, 2, 2, 2, 2}, 8, 0 + 3 * 1},                           // longer ones last: a unit more
       {SplitBalanced(9, 5), 7, 4 * 1},
-      {{1, 1, 1, 1, 5}, 11, 0},  // the rest all in the last
-      {{9}, 11, 0},              // store-all
+      {{1, 1, 1, 1, 5}, 11, 0},     // the rest all in the last
+      {SplitUniform(9, 1), 11, 0},  // each op alone: gains nothing
+      {{9}, 11, 0},                 // store-all
   };
   for (const Row& row : rows) {
     const Graph graph = ChainInSegments(row.lengths);

@@ -180,6 +180,7 @@ TEST(LayerCheckpoints, OfConvolutionsAndBatchNorm) {
 TEST(LayerCheckpoints, KeepPerLayerWhatTheTheorySays) {
   constexpr int64_t kBatch = 2, kSeq = 16, kWidth = 32, kHeads = 4;
   constexpr int64_t kSbh = kBatch * kSeq * kWidth, kAss = kHeads * kSeq * kSeq * kBatch;
+  bool fused = false;
   const auto saved = [&](int64_t layers, const std::string& setting) {
     TransformerConfig config{.vocab = 19,
                              .context = kSeq,
@@ -187,6 +188,10 @@ TEST(LayerCheckpoints, KeepPerLayerWhatTheTheorySays) {
                              .layers = layers,
                              .heads = kHeads,
                              .dropout = 0.1};
+    if (fused) {
+      config.attention = AttentionKind::kFused;
+      config.dropout = 0;
+    }
     config.checkpoints = *ParseLayerCheckpoints(setting);
     Parameters parameters(Random(1, RandomStream::kInit), DType::kF32, kMeta);
     const auto model = MakeModel(parameters, config);
@@ -206,6 +211,13 @@ TEST(LayerCheckpoints, KeepPerLayerWhatTheTheorySays) {
   const int64_t statistics = 2 * 2 * kBatch * kSeq * 4;
   EXPECT_EQ(per_layer("none"), 66 * kSbh + 9 * kAss + statistics);
   EXPECT_EQ(per_layer("attention"), 66 * kSbh + statistics);
+  EXPECT_EQ(per_layer("full"), 4 * kSbh);
+  // The fused kernel never kept the s^2 terms: there is one statistic a row and head to drop, and
+  // no more, whatever the formula for the composed form promises.
+  fused = true;
+  const int64_t rows = 4 * kHeads * kSeq * kBatch;
+  EXPECT_EQ(per_layer("none"), 64 * kSbh + rows + statistics);
+  EXPECT_EQ(per_layer("attention"), 64 * kSbh + statistics);
   EXPECT_EQ(per_layer("full"), 4 * kSbh);
 }
 
