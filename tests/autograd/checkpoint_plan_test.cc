@@ -87,6 +87,20 @@ TEST(CheckpointChain, PeaksAndRerunsAreThoseOfTheModel) {
   }
 }
 
+// [[1 2] 3] 4 holds x_0 alone over backward: 4 units, where one level takes 5 and runs 1 again. x_2
+// is made of two layers for the third, then x_1 of one for the second.
+TEST(CheckpointChain, TwoLevelsOfFourLayersTakeFourUnitsForThreeReruns) {
+  const Tensor x = Tensor::Zeros({DType::kF64, {kUnit / 8}}, kMeta);
+  Tape tape;
+  tape.Watch(x);
+  const Tensor loss =
+      Sum(Sin(Checkpoint([&] { return Sin(Checkpoint([&] { return Sin(Sin(x)); })); })));
+  const Tensor g = tape.Gradient(loss, x);
+  const Graph graph = tape.Finish();
+  EXPECT_EQ(AnalyzeMemory(graph).peak_bytes / kUnit, 4);
+  EXPECT_EQ(RanAgain(graph).size(), 2 + 1);
+}
+
 TEST(CheckpointChain, AThousandLayersInSegmentsOf32Take64Units) {
   const Graph graph = ChainInSegments(SplitUniform(1000, 32));
   EXPECT_EQ(AnalyzeMemory(graph).peak_bytes / kUnit, 64);
