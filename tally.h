@@ -3,12 +3,15 @@
 #define TALLY_TALLY_H_
 
 #include "tally/analysis/cost_report.h"
+#include "tally/analysis/measured_costs.h"
 #include "tally/analysis/memory.h"
 #include "tally/analysis/plan_sqrt.h"
 #include "tally/analysis/residuals.h"
 #include "tally/analysis/simulate.h"
 #include "tally/analysis/split.h"
 #include "tally/analysis/verify.h"
+#include "tally/autograd/bindings.h"
+#include "tally/autograd/execute.h"
 #include "tally/autograd/graph.h"
 #include "tally/autograd/plan.h"
 #include "tally/autograd/tape.h"
@@ -16,6 +19,7 @@
 #include "tally/io/graph_json.h"
 #include "tally/io/graph_text.h"
 #include "tally/io/model_file.h"
+#include "tally/io/plan_text.h"
 #include "tally/io/proof_json.h"
 #include "tally/io/render.h"
 #include "tally/io/report.h"

@@ -5,6 +5,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "tally/ops/apply.h"
+#include "tally/ops/update.h"
 
 namespace tally {
 namespace internal {
@@ -126,6 +127,38 @@ std::vector<ValueId> PlanInputs(const Graph& graph) {
     if (needed[v] && graph.values[v].producer == kNone) inputs.push_back(static_cast<ValueId>(v));
   }
   return inputs;
+}
+
+absl::StatusOr<PlanBindings> StandInBindings(const Graph& graph, Device device) {
+  const NoRecord off;
+  PlanBindings bindings;
+  std::vector<ValueId> holder(graph.storages.size(), kNone);
+  for (ValueId v : PlanInputs(graph)) {
+    const Value& value = graph.values[v];
+    const StorageRecord& record = graph.storages[value.storage];
+    if (holder[value.storage] != kNone) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "bindings: ", DescribeValue(graph, holder[value.storage]), " and ",
+          DescribeValue(graph, v),
+          " are views of one storage, and the record does not tell where in it they lie"));
+    }
+    holder[value.storage] = v;
+    Tensor tensor;
+    if (value.spec.bytes() < record.bytes) {  // a part of it: the first
+      const TensorSpec whole{DType::kU8, {record.bytes}};
+      TALLY_ASSIGN_OR_RETURN(tensor, Tensor::TryEmpty(whole, device, record.origin));
+      Strides strides{};
+      int64_t stride = 1;
+      for (int a = value.spec.rank(); a-- > 0; stride *= value.spec.shape[a]) strides[a] = stride;
+      tensor = tensor.Alias(value.spec, strides, 0);
+    } else {
+      TALLY_ASSIGN_OR_RETURN(tensor, Tensor::TryEmpty(value.spec, device, record.origin));
+    }
+    FillInPlace(tensor, IsFloat(value.spec.dtype) ? 0.01 : 0);
+    Declare(tensor, record.origin, graph.name(record.name));
+    bindings.Bind(v, std::move(tensor));
+  }
+  return bindings;
 }
 
 std::string DescribeValue(const Graph& graph, ValueId v) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "tally/autograd/graph.h"
 #include "tally/autograd/tape.h"
@@ -48,6 +49,12 @@ struct PlanBindings {
 // Values without a producer that a run needs: those that nodes read and those that are outputs;
 // ascending. Values that are views of one storage must be bound to views of one storage.
 std::vector<ValueId> PlanInputs(const Graph& graph);
+
+// Tensors to time a record with where the real ones are not at hand (it was made on meta):
+// contiguous, floats 0.01, integers and bools 0. kInvalidArgument where several inputs are views of
+// one storage, because the record does not tell where in it they lie; kResourceExhausted without
+// memory.
+absl::StatusOr<PlanBindings> StandInBindings(const Graph& graph, Device device);
 
 // "%3 (f32[4,8] of h.0.weight)": how messages name a value.
 std::string DescribeValue(const Graph& graph, ValueId value);

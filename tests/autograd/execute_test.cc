@@ -6,6 +6,7 @@
 
 #include "dropout_chain.h"
 #include "gtest/gtest.h"
+#include "tally/analysis/measured_costs.h"
 #include "tally/analysis/plan_sqrt.h"
 #include "tally/ops/apply.h"
 #include "tally/ops/binary.h"
@@ -191,6 +192,35 @@ TEST(TimeNodes, GivesSecondsToWhatRuns) {
     const bool view = step.graph.nodes[n].op->kind == OpKind::kView;
     EXPECT_EQ((*seconds)[n] > 0, !view) << n;
   }
+}
+
+TEST(MeasureCosts, TimesARecordOfMetaWithStandIns) {
+  DropoutChain chain(2, 64, 0.5, kMeta);
+  const RecordedStep step = RecordChain(chain);
+  const absl::StatusOr<PlanBindings> bindings = StandInBindings(step.graph, kCpu);
+  ASSERT_EQ(bindings.status(), absl::OkStatus());
+  const absl::StatusOr<NodeCosts> costs = MeasureCosts(step.graph, *bindings);
+  ASSERT_EQ(costs.status(), absl::OkStatus());
+  EXPECT_EQ(costs->unit, NodeCosts::kSeconds);
+  ASSERT_EQ(costs->of.size(), step.graph.nodes.size());
+  EXPECT_GT(costs->of[0], 0);
+  EXPECT_EQ(MeasureCosts(step.graph, step.bindings).status().message(),
+            "measured costs: the bindings are on meta, where nothing runs; bind tensors on cpu");
+  EXPECT_EQ(MeasureCosts(step.graph, *bindings, 0).status().message(),
+            "measured costs: 0 runs; at least one is timed");
+}
+
+TEST(StandInBindings, WillNotGuessWhereViewsLie) {
+  const Tensor w = Tensor::Zeros({DType::kF32, {4}}, kMeta);
+  const Tensor low = Slice(w, 0, 0, 2), high = Slice(w, 0, 2, 4);
+  const RecordedStep one = RecordStep([&](Tape&) { return std::vector<Tensor>{Square(high)}; });
+  const absl::StatusOr<PlanBindings> bindings = StandInBindings(one.graph, kCpu);
+  ASSERT_EQ(bindings.status(), absl::OkStatus());
+  EXPECT_EQ(bindings->values[0].second.storage().bytes(), 16);  // of all of w
+  const RecordedStep two = RecordStep([&](Tape&) { return std::vector<Tensor>{Mul(low, high)}; });
+  EXPECT_EQ(StandInBindings(two.graph, kCpu).status().message(),
+            "bindings: %0 (f32[2]) and %1 (f32[2]) are views of one storage, and the record does "
+            "not tell where in it they lie");
 }
 
 // Runs `fn` on a thread with a stack of 256 KiB.
