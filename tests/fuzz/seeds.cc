@@ -1,10 +1,12 @@
 #include "tally/tests/fuzz/seeds.h"
 
+#include "tally/analysis/simulate.h"
 #include "tally/io/graph_json.h"
 #include "tally/io/graph_text.h"
 #include "tally/io/json.h"
 #include "tally/io/machine_json.h"
 #include "tally/io/model_config.h"
+#include "tally/io/plan_text.h"
 #include "tally/tests/io/sample_graph.h"
 #include "tally/tests/measured_product.h"
 
@@ -62,13 +64,27 @@ std::string MachineSeed() {
   return MachineText(machine);
 }
 
+// Of the same graph: its product runs twice.
+Plan PlanSeed(const Graph& graph) {
+  std::vector<NodeId> runs(graph.nodes.size());
+  for (size_t n = 0; n < runs.size(); ++n) runs[n] = static_cast<NodeId>(n);
+  runs.insert(runs.begin() + 1, 0);
+  Plan plan = PlanFromRuns(graph, runs);
+  plan.name = "uniform:1";
+  plan.note = "the product runs again";
+  plan.segments = {{{1, 2}, true}, {{}, false}};
+  return plan;
+}
+
 }  // namespace
 
 std::vector<std::string> FuzzSeeds() {
   const Graph graph = SampleGraph(kMeta);
-  return {GraphJsonText(graph), GraphText(graph, {.complete = true}),
-          GraphText(graph),     ModelFileBytes(graph),
-          ConfigText(),         MachineSeed()};
+  const Plan plan = PlanSeed(graph);
+  return {GraphJsonText(graph),  GraphText(graph, {.complete = true}),
+          GraphText(graph),      ModelFileBytes(graph),
+          ConfigText(),          MachineSeed(),
+          PlanText(graph, plan), PlanJsonText(graph, plan)};
 }
 
 }  // namespace tally
