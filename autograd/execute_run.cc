@@ -4,66 +4,14 @@
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
-#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "tally/autograd/execute.h"
 #include "tally/autograd/rng_offsets.h"
+#include "tally/autograd/run_meter.h"
 #include "tally/ops/apply_into.h"
 #include "tally/tensor/backend.h"
 
 namespace tally {
-namespace {
-
-// Follows the bytes of a run: what it holds, and the most that this was.
-class Meter final : private StorageObserver {
- public:
-  explicit Meter(Device device) : device_(device), previous_(SetStorageObserver(this)) {}
-  ~Meter() override { SetStorageObserver(previous_); }
-  Meter(const Meter&) = delete;
-  Meter& operator=(const Meter&) = delete;
-
-  // Storages that came from outside count from Hold to Release, whoever else has a handle.
-  void Hold(int64_t bytes) { Grow(bytes); }
-  void Ignore(const Storage& outside) { outside_.insert(&outside); }
-  void Release(int64_t bytes) { live_ -= bytes; }
-
-  void set_node(NodeId node) { node_ = node; }
-  int64_t live() const { return live_; }
-  int64_t peak() const { return peak_; }
-  NodeId peak_node() const { return peak_node_; }
-  int64_t allocated() const { return allocated_; }  // in all
-
- private:
-  void Grow(int64_t bytes) {
-    live_ += bytes;
-    if (live_ <= peak_) return;
-    peak_ = live_;
-    peak_node_ = node_;
-  }
-  void OnAllocate(Storage& storage) override {
-    if (previous_ != nullptr) previous_->OnAllocate(storage);
-    if (storage.device() != device_) return;
-    allocated_ += storage.bytes();
-    Grow(storage.bytes());
-  }
-  void OnFree(Storage& storage) override {
-    if (previous_ != nullptr) previous_->OnFree(storage);
-    if (storage.device() != device_ || outside_.erase(&storage) > 0) return;
-    live_ -= storage.bytes();
-  }
-  void OnHostRead(const Tensor& tensor) override {
-    if (previous_ != nullptr) previous_->OnHostRead(tensor);
-  }
-
-  const Device device_;
-  StorageObserver* const previous_;
-  absl::flat_hash_set<const Storage*> outside_;
-  NodeId node_ = kNone;
-  int64_t live_ = 0, peak_ = 0, allocated_ = 0;
-  NodeId peak_node_ = kNone;
-};
-
-}  // namespace
 
 class PlanRunner {
  public:
@@ -75,7 +23,7 @@ class PlanRunner {
 
   absl::StatusOr<PlanRun> Run() {
     TALLY_RETURN_IF_ERROR(Bind());
-    Meter meter(device_);
+    RunMeter meter(device_);
     meter_ = &meter;
     HoldResidents();
     for (const PlanStep& step : e_.plan_->steps) {
@@ -402,7 +350,7 @@ class PlanRunner {
   std::vector<bool> ran_;
   TensorArgs args_;
   Device device_;
-  Meter* meter_ = nullptr;
+  RunMeter* meter_ = nullptr;
   PlanRun run_;
 };
 

@@ -2,15 +2,18 @@
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <functional>
 
 #include "dropout_chain.h"
 #include "gtest/gtest.h"
 #include "tally/analysis/measured_costs.h"
 #include "tally/analysis/plan_sqrt.h"
+#include "tally/autograd/checkpoint.h"
 #include "tally/ops/apply.h"
 #include "tally/ops/binary.h"
 #include "tally/ops/dropout.h"
+#include "tally/ops/linear.h"
 #include "tally/ops/reduce.h"
 #include "tally/ops/unary.h"
 #include "tally/ops/update.h"
@@ -138,6 +141,26 @@ TEST(PlanExecutor, RunsOnTheCpuWhatWasRecordedOnMeta) {
       EXPECT_TRUE(BitEqual(internal::CopyStorage(run.outputs[i]), expected));
     }
   }
+}
+
+// What the tape itself ran again are nodes like any other.
+TEST(PlanExecutor, RunsARecordWithCheckpoints) {
+  Random dropout(9, RandomStream::kDropout);
+  const Tensor w = Tensor::Full({DType::kF32, {8, 8}}, 0.2), x = Tensor::Ones(w.spec());
+  const RecordedStep step = RecordStep(
+      [&](Tape& tape) {
+        tape.Watch(w);
+        Tensor y = x;
+        for (int i = 0; i < 4; ++i) {
+          y = Checkpoint([&] { return Dropout(Gelu(Linear(y, w)), 0.5, dropout); });
+        }
+        const Tensor loss = Sum(y);
+        return std::vector<Tensor>{loss, tape.Gradient(loss, w)};
+      },
+      {&dropout});
+  const auto again = [](const Node& node) { return node.phase == Phase::kRecompute; };
+  EXPECT_GT(std::count_if(step.graph.nodes.begin(), step.graph.nodes.end(), again), 0);
+  ExpectPlanRunsLikeRecord(step, PlanNone(step.graph));
 }
 
 // y is dropped and made again while the mask of the same node is kept.
