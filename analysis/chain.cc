@@ -74,7 +74,7 @@ class ChainFinder {
         backward = true;
         pass.middle = n;
       }
-      if (backward) pass.end = n + 1;
+      if (phase == Phase::kBackward) pass.end = n + 1;
     }
     if (backward && any_forward) passes_.push_back(pass);
     if (passes_.empty()) {

@@ -194,7 +194,7 @@ void PassSolver::ForMoves(int s, int t, Head head, const Fn& fn) const {
   }
 }
 
-void PassSolver::SolveOne(int s, int t, Head head, TradeList* list) const {
+void PassSolver::SolveOne(int s, int t, Head head, TradeList* list) {
   TradeLimits limits = limits_;
   if (head != kFirst && limits.bytes != std::numeric_limits<int64_t>::max()) {
     limits.bytes -= least_reference_;
@@ -208,6 +208,7 @@ void PassSolver::SolveOne(int s, int t, Head head, TradeList* list) const {
   ForMoves(s, t, head, [&](const Move& move) { AddTrades(move.sum, limits, list); });
   const size_t size = list->peak.size();
   if (size <= limits.points) return;
+  thinned_ = true;
   TradeList thin;
   for (size_t i = 0; i < limits.points; ++i) {
     const size_t from = limits.points == 1 ? 0 : i * (size - 1) / (limits.points - 1);

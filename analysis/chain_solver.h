@@ -46,6 +46,8 @@ class PassSolver {
   PassSolver(const PassModel& pass, ChainMoves moves, const TradeLimits& limits);
 
   void Solve();
+  // Some list had more points than the limits allow: there may be plans that none is found for.
+  bool thinned() const { return thinned_; }
   // In all bytes.
   const TradeList& plans() const { return first_[0]; }
   // Emits the cheapest plan with a peak of at most `limit`; there must be one.
@@ -86,7 +88,7 @@ class PassSolver {
   Leaf LeafOf(int t, Head head) const;
   template <typename Fn>
   void ForMoves(int s, int t, Head head, const Fn& fn) const;
-  void SolveOne(int s, int t, Head head, TradeList* list) const;
+  void SolveOne(int s, int t, Head head, TradeList* list);
   void FindClasses();
   int32_t& Slot(int s, int t, Head head);
   int32_t Slot(int s, int t, Head head) const;
@@ -95,6 +97,7 @@ class PassSolver {
   const ChainMoves moves_;
   const TradeLimits limits_;
   int64_t least_reference_ = 0;
+  bool thinned_ = false;
   std::vector<int32_t> class_;  // per stage: equal where nothing tells stages apart
   std::vector<TradeList> lists_;
   std::vector<int32_t> slots_[3];  // per head, s and t: which list

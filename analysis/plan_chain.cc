@@ -12,7 +12,7 @@
 namespace tally {
 namespace {
 
-constexpr size_t kShortList = 48;
+constexpr size_t kShortList = 64;
 
 const char* NameOf(ChainMoves moves) {
   return moves == ChainMoves::kPersistent ? "persistent" : "chain";
@@ -27,6 +27,7 @@ struct ChainCurve::Solver {
   ChainMoves moves = ChainMoves::kTrue;
   std::vector<PassSolver> passes;
   std::vector<ChainPoint> points;
+  bool thinned = false;
 
   static absl::StatusOr<std::unique_ptr<Solver>> Make(const Graph& graph, const NodeCosts& costs,
                                                       ChainMoves moves) {
@@ -41,11 +42,13 @@ struct ChainCurve::Solver {
   void Solve(const TradeLimits& limits) {
     passes.clear();
     points.clear();
+    thinned = false;
     TradeList all;
     if (model.rest <= limits.bytes) all = {{model.rest}, {0}};
     for (const PassModel& pass : model.passes) {
       passes.emplace_back(pass, moves, limits);
       passes.back().Solve();
+      thinned |= passes.back().thinned();
       // The passes follow each other: peaks are the greater, costs add up.
       TradeList both;
       AddTrades({&all, 0, &passes.back().plans()}, limits, &both);
@@ -87,10 +90,10 @@ absl::StatusOr<PlanAnswer> PlanChain(const Graph& graph, const NodeCosts& costs,
                                      ChainMoves moves) {
   TALLY_ASSIGN_OR_RETURN(std::unique_ptr<ChainCurve::Solver> solver,
                          ChainCurve::Solver::Make(graph, costs, moves));
-  // With short lists a plan that may not be the cheapest, soon; what costs more need not be looked
-  // at. The least peak is the same, as lists keep their ends.
+  // With short lists a plan is found soon that may not be the cheapest: what costs more need not be
+  // looked at. The least peak is the same, as lists keep their ends.
   solver->Solve({.bytes = budget, .points = kShortList});
-  if (!solver->points.empty()) {
+  if (!solver->points.empty() && solver->thinned) {
     const double enough = solver->points.back().extra_cost * (1 + 1e-9);
     solver->Solve({.bytes = budget, .cost = enough});
   }
