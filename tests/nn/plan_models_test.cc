@@ -4,6 +4,8 @@
 #include <algorithm>
 
 #include "gtest/gtest.h"
+#include "tally/analysis/plan_front.h"
+#include "tally/analysis/plan_levels.h"
 #include "tally/analysis/plan_sqrt.h"
 #include "tally/nn/conv_layers.h"
 #include "tally/nn/layers.h"
