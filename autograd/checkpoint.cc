@@ -1,38 +1,35 @@
 #include "tally/autograd/checkpoint.h"
 
 #include <algorithm>
-#include <numeric>
+#include <utility>
 
-#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "tally/ops/ops.h"
+#include "tally/ops/cost.h"
 
 namespace tally {
 
-bool IsCheapToRecompute(const OpDef& op) {
-  static const auto* const kCheap = [] {
-    auto* cheap = new absl::flat_hash_set<const OpDef*>;
-    for (const OpFamily& family :
-         {UnaryOps(), BinaryOps(), GatedOps(), SelectOps(), DropoutOps(), NormOps(), RmsNormOps(),
-          GroupNormOps(), BatchNormOps(), CopyOps()}) {
-      for (const OpDef* member : family) {
-        if (member->kind == OpKind::kCompute) cheap->insert(member);
-      }
-    }
-    return cheap;
-  }();
-  return kCheap->contains(&op);
+namespace {
+
+bool IsContraction(const OpCall& call) {
+  return call.op.kind == OpKind::kCompute && call.op.cost(call).matmul > 0;
+}
+
+}  // namespace
+
+bool IsCheapToRecompute(const OpCall& call) {
+  if (call.in.size() == 0 || call.out.size() == 0 || IsContraction(call)) return false;
+  int64_t most = 0;
+  for (size_t i = 0; i < call.in.size(); ++i) most = std::max(most, call.in[i].numel());
+  return call.out[0].numel() == most;
 }
 
 SavePolicy SaveContractions() {
-  return [](const CheckpointedOp& node) {
-    return node.op.kind == OpKind::kCompute && node.op.cost(node.call).matmul > 0;
-  };
+  return [](const CheckpointedOp& node) { return IsContraction(node.call); };
 }
 
 SavePolicy RecomputeCheap() {
-  return [](const CheckpointedOp& node) { return !IsCheapToRecompute(node.op); };
+  return [](const CheckpointedOp& node) { return !IsCheapToRecompute(node.call); };
 }
 
 std::vector<int64_t> SplitBalanced(int64_t layers, int64_t segments) {

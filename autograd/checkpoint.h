@@ -48,10 +48,10 @@ using SavePolicy = std::function<bool(const CheckpointedOp&)>;
 // Saves the outputs of contractions (matmul, linear, convolution, attention): ops with matmul
 // FLOPs.
 SavePolicy SaveContractions();
-// Saves all but the outputs of elementwise ops and norms.
+// Saves all but what elementwise ops make and those that go row by row: norms, softmax, dropout.
 SavePolicy RecomputeCheap();
-// An op of the elementwise tables (casts, selections and dropout too) or a norm.
-bool IsCheapToRecompute(const OpDef& op);
+// No contraction, and a result as large as the largest thing it reads.
+bool IsCheapToRecompute(const OpCall& call);
 
 struct CheckpointOptions {
   SavePolicy save;                      // null: saves nothing

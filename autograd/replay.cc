@@ -114,7 +114,10 @@ void Replay::RunAgain(int32_t region, NodeId n) {
       tape_.needs_[again] = tape_.needs_[first];
       tape_.original_of_[again] = first;
     }
-    if (plan_.uses.contains({region, first})) rebuilt_[{region, first}] = std::move((*out)[j]);
+    const auto use = plan_.uses.find({region, first});
+    if (use != plan_.uses.end() && use->second > 0) {
+      rebuilt_[{region, first}] = std::move((*out)[j]);
+    }
   }
   in.clear();
   out->clear();

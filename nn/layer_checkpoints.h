@@ -19,7 +19,7 @@ namespace tally {
 // What is made again in backward:
 //   full       everything inside a layer; what enters it is kept
 //   matmul     all but the outputs of contractions
-//   cheap      elementwise ops and norms alone
+//   cheap      elementwise ops and those that go row by row alone: norms, softmax, dropout
 //   attention  the attention core: scores, softmax, dropout and the product with the values
 //              (Megatron's selective recomputation)
 enum class CheckpointKind : uint8_t { kNone, kFull, kMatMul, kCheap, kAttention };

@@ -119,7 +119,8 @@ struct Mlp {
     for (const Tensor& weight : w) {
       h = MatMul(h, weight);
       NameValue(h, "product");
-      h = Softmax(Tanh(h + offset));
+      h = Tanh(h + offset);
+      h = h * Sum(Square(h), {1}, true);
     }
     return Sum(Square(h));
   }
@@ -150,27 +151,29 @@ TEST(CheckpointPolicy, SaysWhatIsKeptAndWhatRunsAgain) {
     for (size_t i = 0; i < r.grads.size(); ++i) EXPECT_TRUE(BitEqual(r.grads[i], plain.grads[i]));
     return r;
   };
-  // Each layer reads its input, tanh's output, softmax's output (the next input; the last is
-  // square's): x and twice three values.
-  EXPECT_EQ(plain.saved, 7 * kValue);
+  // Each layer reads its input, what tanh gives and its sum by rows; the loss reads the last
+  // output.
+  constexpr int64_t kSum = 4 * 4;
+  EXPECT_EQ(plain.saved, 7 * kValue + 3 * kSum);
 
   const PolicyRun nothing = run({});
   EXPECT_EQ(nothing.saved, 2 * kValue);  // x and the offset
-  EXPECT_EQ(nothing.again.size(), 3 * 4);
+  EXPECT_EQ(nothing.again.size(), 3 * 6);
 
   // The three products, x and the offset.
   const PolicyRun contractions = run({.save = SaveContractions()});
   EXPECT_EQ(contractions.saved, 5 * kValue);
   EXPECT_EQ(std::count(contractions.again.begin(), contractions.again.end(), "matmul"), 0);
-  EXPECT_EQ(contractions.again.size(), 3 * 3);
+  EXPECT_EQ(contractions.again.size(), 3 * 5);
   const PolicyRun named = run({.save_named = {"product"}});
   EXPECT_EQ(named.saved, contractions.saved);
   EXPECT_EQ(named.again, contractions.again);
 
-  // Products and softmaxes are kept; add and tanh run again.
+  // Products and sums are kept; add, tanh and mul run again. The square is for the sum alone.
   const PolicyRun cheap = run({.save = RecomputeCheap()});
-  EXPECT_EQ(cheap.saved, (3 + 3 + 2) * kValue);
-  EXPECT_THAT(cheap.again, ElementsAre("add", "tanh", "add", "tanh", "add", "tanh"));
+  EXPECT_EQ(cheap.saved, 5 * kValue + 3 * kSum);
+  EXPECT_THAT(cheap.again,
+              ElementsAre("add", "tanh", "mul", "add", "tanh", "mul", "add", "tanh", "mul"));
 
   // Keeping everything keeps what is read, not every output.
   const PolicyRun all = run({.save = [](const CheckpointedOp&) { return true; }});
@@ -276,7 +279,7 @@ TEST(CheckpointVerify, NamesAnOpThatGivesAnotherShapeTheSecondTime) {
 TEST(CheckpointVerify, FindsNothingWhereOpsRepeat) {
   const Mlp mlp;
   const CheckpointOptions options{.verify = true};
-  EXPECT_EQ(RunMlp(mlp, &options).again.size(), 3 * 4);
+  EXPECT_EQ(RunMlp(mlp, &options).again.size(), 3 * 6);
 }
 
 // ---- Deep and wide

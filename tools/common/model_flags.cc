@@ -13,7 +13,7 @@ void AddModelFlags(Flags& flags, std::string* attention, std::string* checkpoint
                "one op, or scores and softmax as values; the model's own if not given");
   flags.Text("checkpoint", checkpoint, "HOW",
              "what each block drops and makes again: full, matmul (all but products), cheap "
-             "(elementwise and norms), each with :N for N blocks together; attention (its core)");
+             "(elementwise and by rows), each with :N for N blocks together; attention (its core)");
   flags.Text("documents", documents, "LEN,LEN...",
              "documents packed in each sequence; together its length");
   flags.Integer("lora", &lora->rank, 0, 1 << 16,
