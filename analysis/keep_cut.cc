@@ -124,6 +124,7 @@ bool KeepCut::Solve(double price, KeepChoice* choice, KeepBound* bound) {
         cut_.WithSource(first_node + node_index_[p_.maker(storages_[i])])) {
       continue;
     }
+    if (forces_[i] == kKeep) continue;
     choice->kept.push_back(storages_[i]);
     choice->bytes += p_.bytes(storages_[i]);
   }

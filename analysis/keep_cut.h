@@ -44,7 +44,8 @@ class KeepCut {
   // Bytes of droppable storages that are kept anyway: `at` touches them, or they stay.
   int64_t held_bytes() const { return held_bytes_; }
 
-  // For the storages of `storages()`, in their order; forced to keep takes no room in the cut.
+  // For the storages of `storages()`, in their order; what is forced to be kept takes no
+  // room and is in no choice: its bytes are the caller's.
   void SetForces(const std::vector<Force>& forces) { forces_ = forces; }
 
   // The cheapest choice at `price` a byte. False where forces or expired makers leave no choice.

@@ -38,7 +38,7 @@ Contractions FindContractions(const Graph& graph) {
     bool parameter = false;
     for (ValueId v : graph.in(node)) parameter |= provenance.parameter(v) != kNone;
     found.of_activations[n] = !parameter;
-    // A contraction has two operands; with a third that is none of its bias it is a core.
+    // Ops that count what a mask hides are attention in one piece.
     if (!parameter && node.op->masked != nullptr && node.phase == Phase::kForward)
       found.fused = true;
   }
@@ -114,8 +114,8 @@ Plan GiveBack(const PlanProblem& p, const std::vector<bool>& drop) {
     for (size_t i = 0; i < users.size(); ++i) {
       if (g.nodes[users[i]].phase != Phase::kForward) continue;
       const NodeId next = i + 1 < users.size() ? users[i + 1] : p.num_nodes();
-      if (next == p.num_nodes() || g.nodes[next].phase != Phase::kForward)
-        retention.Add({s, users[i], next});
+      const bool last = next == p.num_nodes() || g.nodes[next].phase != Phase::kForward;
+      if (last && next > users[i] + 1) retention.Add({s, users[i], next});
     }
   }
   const RunList list = retention.MakeHolding();

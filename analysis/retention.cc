@@ -33,8 +33,9 @@ bool Retention::Require(NodeId n, NodeId t) {
       if (g.nodes[producer].op->kind == OpKind::kCompute) {
         if (p_.expires(producer) < t) return false;
         // All that it makes is made anew, so none of it may be held by a view of backward.
+        // A result that outlives the step is written over in place.
         for (StorageId made : p_.makes(producer)) {
-          if (t > 0 && p_.StaysAfter(made, t - 1)) return false;
+          if (p_.droppable(made) && p_.StaysAfter(made, t - 1)) return false;
         }
       }
       marked_[producer] = t;
