@@ -5,7 +5,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "tally/analysis/plan_chain.h"
 #include "tally/analysis/plan_exact.h"
+#include "tally/analysis/plan_levels.h"
 #include "tally/analysis/plan_problem.h"
 #include "tally/analysis/plan_search.h"
 #include "tally/analysis/plan_selective.h"
@@ -55,8 +57,10 @@ class FrontMaker {
 
   void AddBlockPlans() {
     Add(PlanSqrt(g_));
-    for (int k : UniformLengths(static_cast<int>(FindBlocks(g_).size())))
-      Add(PlanSegments(g_, k, /*recompute_last=*/false));
+    for (int k : UniformLengths(static_cast<int>(FindBlocks(g_).size()))) Add(PlanUniform(g_, k));
+    Add(PlanTriangular(g_));
+    Add(PlanLog(g_));
+    for (Plan& plan : ChainFront(g_, costs_, ChainMoves::kTrue, kChainPlans)) Add(std::move(plan));
   }
 
   void AddSelective() {
@@ -114,7 +118,7 @@ class FrontMaker {
     }
   }
 
-  static constexpr int kCorners = 24, kMoments = 8;
+  static constexpr int kCorners = 24, kMoments = 8, kChainPlans = 32;
 
   void FindFront() {
     std::vector<int32_t> order(front_.points.size());

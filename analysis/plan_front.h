@@ -51,9 +51,9 @@ struct PlanFront {
   double CheapestWithin(int64_t budget) const;
 };
 
-// Plans of: none, sqrt, uniform:K, selective:KIND, mincut at the corners of its hull, the chain
-// planners, search. Deterministic: bounded by work, not by time. A record without backward, or one
-// that is checkpointed already, has the one point "none".
+// Plans of: none, sqrt, uniform:K, triangular, log, the chain's dynamic programming,
+// selective:KIND, mincut at the corners of its hull, search. Deterministic: bounded by work, not by
+// time. A record without backward, or one that is checkpointed already, has the one point "none".
 PlanFront MakePlanFront(const Graph& graph, const NodeCosts& costs,
                         const PlanFrontOptions& options = {});
 

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "tally/analysis/floor.h"
+#include "tally/analysis/plan_chain.h"
 #include "tally/analysis/plan_exact.h"
 #include "tally/analysis/plan_selective.h"
 #include "tally/analysis/plan_sqrt.h"
@@ -72,6 +73,8 @@ PlanAnswer PlanSearch(const Graph& graph, const NodeCosts& costs, int64_t budget
   const int blocks = static_cast<int>(FindBlocks(graph).size());
   for (int k = 1; k <= blocks; k += std::max(1, k / 4))
     search.AddSeed(PlanSegments(graph, k, /*recompute_last=*/false));
+  for (const Plan& plan : ChainFront(graph, costs, ChainMoves::kTrue, /*most=*/32))
+    search.AddSeed(plan);
   for (const std::string& kind : SelectiveKinds()) search.AddSeed(*PlanSelective(graph, kind));
   RunList found = search.Within(budget, work);
   answer.best = std::min(answer.best, search.least_peak());

@@ -127,5 +127,31 @@ TEST(PlanFront, HonoursEveryBudgetMonotonically) {
   EXPECT_NE(refused.node, kNone);
 }
 
+// A chain of values that cost 3, 5 and 7 and take 2, 4 and 1 units, each read by backward.
+TEST(WorthOf, PricesEachKeptValueByItself) {
+  DagBuilder b;
+  const ValueId x = b.Input(1);
+  const ValueId v1 = b.Forward({x}, 2, {.cost = 3, .saves = {x}});
+  const ValueId v2 = b.Forward({v1}, 4, {.cost = 5, .saves = {v1}});
+  const ValueId v3 = b.Forward({v2}, 1, {.cost = 7, .saves = {v2}});
+  NodeCosts costs;
+  const Graph graph = b.Finish(b.Forward({v3}, 0, {.cost = 0, .saves = {v3}}), &costs);
+  const std::vector<KeptWorth> worth = WorthOf(graph, PlanNone(graph), costs);
+  // Per unit 7, 3/2 and 5/4.
+  ASSERT_EQ(worth.size(), 3u);
+  EXPECT_EQ(worth[0].storage, 3);
+  EXPECT_EQ(worth[0].extra_cost, 7);
+  EXPECT_EQ(worth[0].bytes, 1 * kBytes);
+  EXPECT_EQ(worth[1].storage, 1);
+  EXPECT_EQ(worth[1].extra_cost, 3);
+  EXPECT_EQ(worth[1].bytes, 2 * kBytes);
+  EXPECT_EQ(worth[2].storage, 2);
+  EXPECT_EQ(worth[2].extra_cost, 5);
+  EXPECT_EQ(worth[2].per_byte(), 5.0 / (4 * kBytes));
+  // It is read when the third value is made, and next by the gradient of that.
+  EXPECT_EQ(worth[2].from, 2);
+  EXPECT_EQ(graph.nodes[worth[2].until].serves, 2);
+}
+
 }  // namespace
 }  // namespace tally
