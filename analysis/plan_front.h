@@ -33,7 +33,7 @@ struct CostLine {
 
 struct PlanFrontOptions {
   int budgets = 24;            // between the floor and no plan, that the search is asked about
-  int64_t work = 400'000'000;  // runs that the search may look at, over all budgets; 0: no search
+  int64_t work = 250'000'000;  // runs that the search may look at, over all budgets; 0: no search
   int64_t states = 200'000;    // of the exact search, over all budgets; 0: no exact search
 };
 
