@@ -43,7 +43,7 @@ struct ChainPass {
 struct LayerChain {
   std::vector<ChainPass> passes;  // one or more
   bool by_blocks = false;         // else by articulation points
-  std::string note;               // "planned over 12 blocks"; names the constants that stay
+  std::string note;               // over what is planned, and how many constants stay, in words
 };
 
 // kFailedPrecondition when the record is no chain, saying what of it is not: no backward, a

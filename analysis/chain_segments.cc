@@ -137,7 +137,6 @@ Plan PlanSegmentsAt(const Graph& graph, const LayerChain& chain, const ChainMode
   }
   Plan plan = PlanFromRuns(graph, runs.Finish());
   plan.segments = std::move(segments);
-  plan.note = chain.note;
   return plan;
 }
 

@@ -7,6 +7,7 @@
 #include "tally/analysis/chain.h"
 #include "tally/analysis/chain_model.h"
 #include "tally/analysis/chain_solver.h"
+#include "tally/analysis/floor.h"
 #include "tally/tensor/check.h"
 
 namespace tally {
@@ -82,7 +83,6 @@ Plan ChainCurve::PlanAt(size_t i) const {
   }
   Plan plan = PlanFromRuns(*s.graph, runs.Finish());
   plan.name = absl::StrCat(NameOf(s.moves), ":", s.points[i].peak_bytes);
-  plan.note = s.chain.note;
   return plan;
 }
 
@@ -98,6 +98,9 @@ absl::StatusOr<PlanAnswer> PlanChain(const Graph& graph, const NodeCosts& costs,
     solver->Solve({.bytes = budget, .cost = enough});
   }
   PlanAnswer answer;
+  const PeakFloor floor = FindFloor(graph);
+  answer.bound = floor.bytes;
+  answer.node = floor.node;
   if (!solver->points.empty()) {
     const ChainCurve curve(std::move(solver));
     answer.kind = PlanAnswer::kPlan;
@@ -120,13 +123,16 @@ absl::StatusOr<PlanAnswer> PlanChain(const Graph& graph, const NodeCosts& costs,
 std::vector<Plan> ChainFront(const Graph& graph, const NodeCosts& costs, ChainMoves moves,
                              int most) {
   TALLY_CHECK(most >= 2) << "a front of " << most << " plans";
-  const absl::StatusOr<ChainCurve> curve = ChainCurve::Make(graph, costs, moves);
+  absl::StatusOr<std::unique_ptr<ChainCurve::Solver>> solver =
+      ChainCurve::Solver::Make(graph, costs, moves);
   std::vector<Plan> plans;
-  if (!curve.ok()) return plans;
-  const size_t points = curve->points().size();
+  if (!solver.ok()) return plans;
+  (*solver)->Solve({.points = 4 * static_cast<size_t>(most)});
+  const ChainCurve curve(*std::move(solver));
+  const size_t points = curve.points().size();
   const size_t taken = std::min(points, static_cast<size_t>(most));
   for (size_t i = 0; i < taken; ++i) {
-    plans.push_back(curve->PlanAt(taken == 1 ? 0 : i * (points - 1) / (taken - 1)));
+    plans.push_back(curve.PlanAt(taken == 1 ? 0 : i * (points - 1) / (taken - 1)));
   }
   return plans;
 }

@@ -15,8 +15,8 @@
 // where a constant, or a boundary that backward reads from both sides, turns out to die earlier.
 //
 // Where stages are equal, `kTrue` is the optimum of all schedules as far as exhaustive search goes.
-// Where they differ, giving a stored boundary up early and storing it again can be cheaper still;
-// that is not looked for.
+// Where they differ, schedules outside the class (a stored boundary given up early and stored
+// again) can be cheaper still; analysis/plan_search.h looks for such.
 //
 // Time O(n^3 p) for n stages and p points of a list, O(n^2 p) where stages are equal; memory O(n^2)
 // and the lists. A record with too many stages is planned over merged neighbours and says so.
@@ -60,6 +60,8 @@ class ChainCurve {
  private:
   struct Solver;
   explicit ChainCurve(std::unique_ptr<Solver> solver);
+  friend std::vector<Plan> ChainFront(const Graph& graph, const NodeCosts& costs, ChainMoves moves,
+                                      int most);
   friend absl::StatusOr<PlanAnswer> PlanChain(const Graph& graph, const NodeCosts& costs,
                                               int64_t budget, ChainMoves moves);
 
@@ -72,7 +74,8 @@ absl::StatusOr<PlanAnswer> PlanChain(const Graph& graph, const NodeCosts& costs,
                                      ChainMoves moves);
 
 // The plans of all points of the curve, by rising peak; no more than `most` of them, evenly taken,
-// both ends among them. Empty when the record is no chain.
+// both ends among them. Lists of more than 4 `most` points are thinned on the way, so that of a
+// long curve some points may be missed. Empty when the record is no chain.
 std::vector<Plan> ChainFront(const Graph& graph, const NodeCosts& costs, ChainMoves moves,
                              int most = 64);
 

@@ -135,7 +135,6 @@ Plan Revolve(const Graph& graph, const ChainPlan& found, const std::vector<int>&
     Revolver(found.chain.passes[p], found.chain.by_blocks, &runs).Run(snapshots[p]);
   }
   Plan plan = PlanFromRuns(graph, runs.Finish());
-  plan.note = found.chain.note;
   return plan;
 }
 

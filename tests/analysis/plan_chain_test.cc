@@ -233,7 +233,10 @@ TEST(PlanChain, FindsNothingBelowTheLeastPeak) {
   const absl::StatusOr<PlanAnswer> below =
       PlanChain(chain.graph, chain.costs, 5 * kUnitBytes - 1, ChainMoves::kTrue);
   ASSERT_TRUE(below.ok());
-  EXPECT_NE(below->kind, PlanAnswer::kPlan);
+  // The gradient of a layer holds two boundaries, a tape and two gradients: 5 units in any plan.
+  EXPECT_EQ(below->kind, PlanAnswer::kInfeasible);
+  EXPECT_EQ(below->bound, 5 * kUnitBytes);
+  EXPECT_NE(below->node, kNone);
   EXPECT_EQ(below->best, 5 * kUnitBytes);
 }
 

@@ -143,6 +143,17 @@ TEST(Levels, OfAThousandUnitLayers) {
   EXPECT_LT(Price(chain.graph, PlanLog(chain.graph)).extra_nodes, 500 * 9);
 }
 
+TEST(Levels, TakeTenThousandLayers) {
+  // Neighbours are merged where there are more stages than planners for chains take.
+  const CostedGraph chain = EqualLayers(10'000, 0);
+  const int64_t none = Price(chain.graph, PlanNone(chain.graph)).peak_bytes;
+  for (const Plan& plan : {PlanSqrt(chain.graph), PlanTriangular(chain.graph), PlanLog(chain.graph),
+                           PlanRevolve(chain.graph, 20)}) {
+    EXPECT_LT(Price(chain.graph, plan).peak_bytes, none / 10) << plan.name;
+  }
+  EXPECT_THAT(FindChain(chain.graph)->note, HasSubstr("merged from 10001"));
+}
+
 TEST(SqrtVerdict, SaysWhyGpt3LayersWantSegmentsOfOne) {
   // A GPT-3 layer in fp16 keeps 114 sbh of which 2 sbh are its boundary: a = 56.
   const Graph graph = Layers(96, 56, 0).graph;
