@@ -45,11 +45,11 @@ class FrontMaker {
   }
 
  private:
-  // A plan that does something and is not there yet.
+  // A plan that runs something again.
   void Add(Plan plan) {
-    if (!plan.note.empty()) return;
     PlanPoint point;
     point.price = PriceValidPlan(g_, plan);
+    if (!front_.points.empty() && point.price.extra_nodes == 0) return;
     point.extra_cost = ExtraCost(g_, plan, costs_);
     point.plan = std::move(plan);
     front_.points.push_back(std::move(point));
