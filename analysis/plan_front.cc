@@ -148,7 +148,7 @@ double PlanFront::CheapestWithin(int64_t budget) const {
   for (const CostStep& step : steps) {
     if (budget <= step.budget) least = std::max(least, step.cost);
   }
-  for (const CostLine& line : lines)
+  for (const CostSlope& line : lines)
     least = std::max(least, line.base - line.per_byte * static_cast<double>(budget));
   return least;
 }

@@ -27,7 +27,7 @@ struct CostStep {
   double cost = 0;
 };
 // Proven: a plan whose peak is at most B costs at least base - per_byte x B more than none.
-struct CostLine {
+struct CostSlope {
   double base = 0, per_byte = 0;
 };
 
@@ -43,7 +43,7 @@ struct PlanFront {
   std::vector<int32_t> front;     // of `points`: peaks ascending, extra costs descending
   PeakFloor floor;
   std::vector<CostStep> steps;
-  std::vector<CostLine> lines;
+  std::vector<CostSlope> lines;
   bool complete = false;  // the front is proven: no plan of any planner is outside it
 
   const PlanPoint& none() const { return points[0]; }
