@@ -8,181 +8,37 @@
 #include <memory>
 #include <optional>
 
-#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
 #include "tally/analysis/cost_report.h"
 #include "tally/analysis/memory.h"
 #include "tally/analysis/residuals.h"
 #include "tally/analysis/roofline.h"
 #include "tally/analysis/utilization.h"
-#include "tally/io/atomic_file.h"
 #include "tally/io/model_config.h"
 #include "tally/io/model_file.h"
 #include "tally/io/table.h"
 #include "tally/io/text.h"
 #include "tally/optim/schedule.h"
 #include "tally/tools/common/flags.h"
-#include "tally/tools/common/hardware_flag.h"
-#include "tally/tools/common/model_flags.h"
 #include "tally/tools/common/trace.h"
 #include "tally/tools/tally_train/corpus.h"
+#include "tally/tools/tally_train/options.h"
+#include "tally/tools/tally_train/planned_step.h"
 
 namespace tally {
 namespace {
-
-struct Options {
-  TransformerConfig model{.vocab = 256, .context = 128, .width = 128, .layers = 4, .heads = 4};
-  std::string family = "gpt2", attention, checkpoint, documents_text;
-  std::vector<int64_t> documents;
-  LoraOptions lora;
-  int64_t steps = 200, batch = 8, every = 20, threads = 0, sample = 0, accumulate = 1;
-  int64_t seed_init = 1, seed_dropout = 2, seed_data = 3;
-  double lr = 1e-3, clip = 1.0, temperature = 0.8;
-  DTypePolicy policy;
-  std::string optimizer = "adamw", dtype = "f32", out = "model.bin";
-  std::string hardware_name, peak_text;
-  std::optional<Hardware> hardware;  // what utilization is measured against, or
-  Peak peak;                         // this rate; neither: it is not told
-  bool quiet = false, help = false, version = false;
-};
-
-std::vector<std::string> LanguageModelFamilies() {
-  std::vector<std::string> names;
-  for (int i = 0; kFamilyNames[i] != nullptr; ++i) {
-    const Family family = static_cast<Family>(i);
-    if (FamilyDefaults(family).head == Head::kLanguageModel) names.push_back(Name(family));
-  }
-  return names;
-}
-
-// The family's form in the sizes of the flags: every head has keys of its own, gated layers are
-// 8/3 of the width (as many weights as plain ones of 4), experts four, of which two are chosen.
-TransformerConfig InSmall(Family family, const TransformerConfig& sizes) {
-  TransformerConfig c = FamilyDefaults(family);
-  c.vocab = sizes.vocab;
-  c.context = sizes.context;
-  c.width = sizes.width;
-  c.layers = sizes.layers;
-  c.heads = sizes.heads;
-  c.dropout = sizes.dropout;
-  c.kv_heads = c.head_dim = c.expert_inner = 0;
-  c.inner = c.gated ? (8 * c.width / 3 + 7) / 8 * 8 : 0;
-  c.attention_scale = 0;
-  if (c.experts > 0) {
-    c.experts = 4;
-    c.experts_per_token = 2;
-  }
-  if (c.dropout > 0) c.attention = AttentionKind::kComposed;
-  return c;
-}
-
-Flags MakeFlags(Options& o) {
-  Flags flags(
-      "tally-train [TEXT] [flags]",
-      "Trains a transformer byte by byte on TEXT (default: this project's own text) and writes\n"
-      "it with the graph of its last step. Exit: 0 ok, 1 the loss is no finite number any more,\n"
-      "2 usage, 3 unreadable input, 5 internal or out of memory.");
-  flags.Group("Model");
-  flags.Text("family", &o.family, absl::StrJoin(LanguageModelFamilies(), "|"),
-             "whose form the model has");
-  flags.Integer("width", &o.model.width, 1, 1 << 16, "model width d");
-  flags.Integer("layers", &o.model.layers, 1, 1000, "blocks");
-  flags.Integer("heads", &o.model.heads, 1, 1 << 12, "attention heads; must divide the width");
-  flags.Integer("context", &o.model.context, 1, 1 << 16, "sequence length");
-  flags.Real("dropout", &o.model.dropout, 0, 0.99, "dropout rate");
-  AddModelFlags(flags, &o.attention, &o.checkpoint, &o.documents_text, &o.lora);
-  flags.Group("Training");
-  flags.Integer("steps", &o.steps, 1, 1000000000, "steps");
-  flags.Integer("batch", &o.batch, 1, 1 << 20, "sequences a micro-batch");
-  flags.Integer("accumulate", &o.accumulate, 1, 1 << 16, "micro-batches a step");
-  flags.Choice("optimizer", &o.optimizer, OptimizerNames(), "optimizer");
-  flags.Choice("dtype", &o.dtype, PolicyNames(),
-               "what is kept in which dtype (graph-report --dtypes shows them)");
-  flags.Real("lr", &o.lr, 0, 1e6, "peak learning rate; cosine down to a tenth after a short rise");
-  flags.Real("clip", &o.clip, 0, 1e9, "global norm that gradients are clipped to; 0: never");
-  flags.Integer("threads", &o.threads, 0, 1024, "threads; 0: all cores");
-  flags.Group("Utilization (without either, none is told)");
-  flags.Text("hardware", &o.hardware_name, "NAME",
-             "MFU and HFU against its peak (graph-report --list-hardware)");
-  flags.Text("peak", &o.peak_text, "RATE", "MFU and HFU against this: 312T FLOP/s");
-  flags.Group("Randomness");
-  flags.Integer("seed-init", &o.seed_init, 0, INT64_MAX, "seed of the initial weights");
-  flags.Integer("seed-dropout", &o.seed_dropout, 0, INT64_MAX, "seed of dropout");
-  flags.Integer("seed-data", &o.seed_data, 0, INT64_MAX, "seed of the data order");
-  flags.Group("Output");
-  flags.Text("out", &o.out, "FILE", "where the model goes");
-  flags.Integer("every", &o.every, 1, 1000000000, "steps between two lines");
-  flags.Integer("sample", &o.sample, 0, 100000, "bytes of text to generate at the end");
-  flags.Real("temperature", &o.temperature, 0.01, 100, "of the sample");
-  flags.Switch("quiet", &o.quiet, "only the last lines");
-  flags.Switch("help", &o.help, "this text");
-  flags.Switch("version", &o.version, "the version");
-  return flags;
-}
 
 int Fail(int code, const absl::Status& status) {
   std::fprintf(stderr, "tally-train: %s\n", std::string(status.message()).c_str());
   return code;
 }
 
-// A family that this program can train.
-absl::StatusOr<Family> TrainedFamily(const std::string& name) {
-  const std::vector<std::string> known = LanguageModelFamilies();
-  Family family = Family::kGpt2;
-  const bool is_family = FamilyFromName(name, &family);
-  if (absl::c_linear_search(known, name)) return family;
-  const std::string near = is_family ? "" : Nearest(name, known);
-  return absl::InvalidArgumentError(absl::StrCat(
-      "--family=", name, ": ",
-      is_family ? "is no language model, and this program trains no other; " : "", "wanted one of ",
-      absl::StrJoin(known, ", "), near.empty() ? "" : absl::StrCat("; did you mean ", near, "?")));
-}
-
-// The model's fields that are not flags of their own.
-absl::Status SetModel(Options& o) {
-  TALLY_ASSIGN_OR_RETURN(o.documents, ParseDocuments(o.documents_text));
-  TALLY_ASSIGN_OR_RETURN(const Family kind, TrainedFamily(o.family));
-  TALLY_ASSIGN_OR_RETURN(FamilyConfig family, WithAttention(InSmall(kind, o.model), o.attention));
-  TALLY_ASSIGN_OR_RETURN(family, WithCheckpoints(std::move(family), o.checkpoint));
-  o.model = std::get<TransformerConfig>(family);
-  o.policy = *FindPolicy(o.dtype);
-  o.lora.seed = static_cast<uint64_t>(o.seed_init);
-  return absl::OkStatus();
-}
-
-absl::Status SetPeak(Options& o) {
-  if (!o.hardware_name.empty() && !o.peak_text.empty()) {
-    return absl::InvalidArgumentError(
-        "--hardware and --peak are two peaks to measure against; give one");
-  }
-  if (!o.hardware_name.empty()) {
-    TALLY_ASSIGN_OR_RETURN(o.hardware, ParseHardware(o.hardware_name));
-  }
-  if (!o.peak_text.empty()) {
-    TALLY_ASSIGN_OR_RETURN(o.peak.flops, ParsePeak(o.peak_text));
-    o.peak.name = "as --peak says";
-  }
-  return absl::OkStatus();
-}
-
-// Whether the model can be written, asked before hours of training and not after. An AtomicFile
-// that is not committed leaves nothing behind.
-absl::Status CheckOut(const std::string& out) {
-  if (out == "-") {
-    return absl::InvalidArgumentError("--out wants a file; a model is not printed to stdout");
-  }
-  const absl::Status status = AtomicFile::Create(out).status();
-  if (status.ok()) return status;
-  return absl::Status(status.code(), absl::StrCat("--out: ", status.message()));
-}
-
 double Seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-Parameters MakeParameters(const Options& o) {
+Parameters MakeParameters(const TrainOptions& o) {
   Parameters parameters(Random(o.seed_init, RandomStream::kInit), o.policy.parameters);
   if (o.lora.rank > 0) parameters.Adapt(o.lora);
   return parameters;
@@ -197,7 +53,7 @@ std::vector<Tensor> Trained(const Parameters& parameters) {
 
 class Trainer {
  public:
-  Trainer(const Options& options, std::string text)
+  Trainer(const TrainOptions& options, std::string text)
       : o_(options),
         text_(std::move(text)),
         parameters_(MakeParameters(options)),
@@ -210,19 +66,22 @@ class Trainer {
 
  private:
   absl::Status Predict();
-  void Step(int64_t step, Optimizer& optimizer);
+  absl::Status MakePlanned();
+  Batch NextBatch(Random& random) const;
+  absl::Status Step(int64_t step, Optimizer& optimizer);
   void PrintPeak(const Graph& graph, const CostReport& cost);
   std::string UtilizationText(double seconds, int64_t steps) const;
   void PrintEnd() const;
   absl::Status Save() const;
 
-  const Options& o_;
+  const TrainOptions& o_;
   std::string text_;
   Parameters parameters_;
   std::unique_ptr<Model> model_;
   std::vector<Tensor> params_;
   Random dropout_, data_;
-  Graph graph_;  // of the last step
+  std::unique_ptr<PlannedStep> planned_;  // where there is a plan
+  Graph graph_;                           // of the last step
   int64_t predicted_peak_ = 0, measured_peak_ = 0;
   Peak peak_;
   Count model_flops_ = 0, hardware_flops_ = 0;  // of a step
@@ -281,15 +140,49 @@ std::string Trainer::UtilizationText(double seconds, int64_t steps) const {
   return absl::StrFormat("  MFU %.3g %%  HFU %.3g %%", 100 * u->mfu, 100 * u->hfu);
 }
 
-void Trainer::Step(int64_t step, Optimizer& optimizer) {
+absl::Status Trainer::MakePlanned() {
+  if (!o_.plan) return absl::OkStatus();
+  Random like(o_.seed_data, RandomStream::kUser);
+  std::vector<Batch> batches;
+  for (int64_t i = 0; i < o_.accumulate; ++i) batches.push_back(NextBatch(like));
+  TALLY_ASSIGN_OR_RETURN(planned_, PlannedStep::Create({.model = *model_,
+                                                        .parameters = parameters_,
+                                                        .config = o_.model,
+                                                        .policy = o_.policy,
+                                                        .optimizer = o_.optimizer,
+                                                        .lora = o_.lora,
+                                                        .clip = o_.clip,
+                                                        .batches = std::move(batches)},
+                                                       *o_.plan));
+  const PlanPrice& price = planned_->price();
+  hardware_flops_ += price.recompute.matmul;
+  predicted_peak_ = price.peak_bytes;
+  if (o_.quiet) return absl::OkStatus();
+  std::printf("plan %s: peak %s bytes, %s nodes and %s matmul FLOPs again a step%s%s\n",
+              planned_->plan().name.c_str(), ToGrouped(price.peak_bytes).c_str(),
+              ToGrouped(price.extra_nodes).c_str(), ToGrouped(price.recompute.matmul).c_str(),
+              planned_->plan().note.empty() ? "" : "; ", planned_->plan().note.c_str());
+  return absl::OkStatus();
+}
+
+Batch Trainer::NextBatch(Random& random) const {
+  Batch batch = TextBatch(text_, o_.batch, o_.model.context, random);
+  batch.documents = Lengths(o_.documents);
+  return batch;
+}
+
+absl::Status Trainer::Step(int64_t step, Optimizer& optimizer) {
   const CosineSchedule schedule{o_.lr, o_.lr / 10, std::min<int64_t>(20, o_.steps / 10 + 1),
                                 o_.steps};
-  optimizer.set_lr(schedule.At(step));
   std::vector<Batch> batches;
-  for (int64_t i = 0; i < o_.accumulate; ++i) {
-    batches.push_back(TextBatch(text_, o_.batch, o_.model.context, data_));
-    batches.back().documents = Lengths(o_.documents);
+  for (int64_t i = 0; i < o_.accumulate; ++i) batches.push_back(NextBatch(data_));
+  if (planned_ != nullptr) {
+    TALLY_ASSIGN_OR_RETURN(const Tensor loss, planned_->Run(batches, schedule.At(step), dropout_));
+    measured_peak_ = planned_->measured_peak();
+    loss_ = loss.Item();
+    return absl::OkStatus();
   }
+  optimizer.set_lr(schedule.At(step));
   ResetPeak(DeviceKind::kCpu);
   Tape tape;
   tape.Watch(params_);
@@ -298,10 +191,12 @@ void Trainer::Step(int64_t step, Optimizer& optimizer) {
   graph_ = tape.Finish();
   measured_peak_ = ThreadMemory(DeviceKind::kCpu).peak - graph_.baseline_bytes;
   loss_ = loss.Item();
+  return absl::OkStatus();
 }
 
 absl::Status Trainer::Run() {
   TALLY_RETURN_IF_ERROR(Predict());
+  TALLY_RETURN_IF_ERROR(MakePlanned());
   TALLY_ASSIGN_OR_RETURN(const std::unique_ptr<Optimizer> optimizer,
                          MakeOptimizer(o_.optimizer, o_.lr));
   optimizer->SetPolicy(o_.policy);
@@ -310,7 +205,7 @@ absl::Status Trainer::Run() {
   double start = Seconds();
   int64_t since = 0;
   for (int64_t step = 0; step < o_.steps; ++step) {
-    Step(step, *optimizer);
+    TALLY_RETURN_IF_ERROR(Step(step, *optimizer));
     if (!std::isfinite(loss_)) {
       return absl::OutOfRangeError(
           absl::StrCat("step ", step, ": the loss is no finite number any more; a smaller --lr or ",
@@ -339,7 +234,7 @@ void Trainer::PrintEnd() const {
   std::printf("peak memory of the last step: predicted %s bytes, measured %s bytes (%s)\n",
               ToGrouped(predicted_peak_).c_str(), ToGrouped(measured_peak_).c_str(),
               predicted_peak_ == measured_peak_ ? "equal"
-              : o_.steps == 1                   ? "a first step makes its state on the way"
+              : o_.steps == 1 && !o_.plan       ? "a first step makes its state on the way"
                                                 : "NOT EQUAL");
   if (o_.sample > 0) {
     Random random(o_.seed_data, RandomStream::kUser);
@@ -362,7 +257,9 @@ absl::Status Trainer::Save() const {
                                               .clip = o_.clip,
                                               .documents = o_.documents,
                                               .lora = o_.lora});
-  if (const absl::Status s = SaveModel(o_.out, graph_, parameters_.tensors(), config); !s.ok()) {
+  if (const absl::Status s =
+          SaveModel(o_.out, planned_ ? planned_->graph() : graph_, parameters_.tensors(), config);
+      !s.ok()) {
     TALLY_RETURN_IF_ERROR(
         SaveModel(o_.out, {.tensors = parameters_.named(), .config_json = config}));
     std::fprintf(stderr,
@@ -375,16 +272,13 @@ absl::Status Trainer::Save() const {
 }
 
 int Main(int argc, const char* const* argv) {
-  Options options;
-  Flags flags = MakeFlags(options);
+  TrainOptions options;
+  Flags flags = MakeTrainFlags(options);
   const absl::StatusOr<std::vector<std::string>> args = flags.Parse(argc, argv);
   if (!args.ok()) return Fail(2, args.status());
   if (options.help) return std::fputs(flags.Help().c_str(), stdout), 0;
   if (options.version) return std::puts("tally-train " TALLY_VERSION), 0;
-  if (absl::Status s = CheckModelFlags(flags, options.lora); !s.ok()) return Fail(2, s);
-  if (absl::Status s = SetModel(options); !s.ok()) return Fail(2, s);
-  if (absl::Status s = SetPeak(options); !s.ok()) return Fail(2, s);
-  if (absl::Status s = CheckOut(options.out); !s.ok()) return Fail(2, s);
+  if (absl::Status s = CheckTrainOptions(flags, options); !s.ok()) return Fail(2, s);
   if (args->size() > 1) {
     return Fail(2, absl::InvalidArgumentError(
                        absl::StrCat("one TEXT is enough; got also '", (*args)[1], "'")));

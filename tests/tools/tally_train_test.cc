@@ -12,6 +12,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "tally/analysis/verify.h"
@@ -75,6 +76,56 @@ TEST(TallyTrain, MeasuresThePeakItPredicted) {
 }
 
 // FLOPs of the predicted step, against a peak that is named; without one nothing is told.
+// The lines that tell losses, and the bytes of every parameter in the file that was written.
+std::string TrainedAs(const std::string& arguments, const std::string& path) {
+  const Outcome run = Train(absl::StrCat(arguments, " --out=", path));
+  EXPECT_EQ(run.code, 0) << run.out;
+  std::string text;
+  for (absl::string_view line : absl::StrSplit(run.out, '\n')) {
+    const size_t loss = line.find("loss ");  // what follows it is a speed
+    if (absl::StartsWith(line, "step ") || absl::StartsWith(line, "final loss"))
+      absl::StrAppend(&text, line.substr(0, line.find("  ", loss)), "\n");
+  }
+  EXPECT_NE(text, "");
+  const ModelFile file = ValueOrThrow(ReadModel(path));
+  for (const SafetensorsEntry& entry : file.tensors->tensors()) {
+    const Tensor tensor = ValueOrThrow(file.Load(entry.name));
+    absl::StrAppend(&text, entry.name, " ",
+                    absl::string_view(static_cast<const char*>(tensor.storage().data()),
+                                      static_cast<size_t>(tensor.spec().bytes())),
+                    "\n");
+  }
+  return text;
+}
+
+TEST(TallyTrain, GivesTheSameBitsUnderAPlanInThePeakOfThePlan) {
+  const std::string plain = Temp("plain.bin"), planned = Temp("planned.bin");
+  const std::string model =
+      "--steps=3 --every=1 --width=16 --layers=4 --heads=2 --context=16 --batch=2 --threads=1 ";
+  for (const char* extra : {"", "--dropout=0.2 --accumulate=2", "--family=llama --dtype=mixed",
+                            "--family=mixtral --optimizer=sgd-momentum", "--lora=2 --clip=0"}) {
+    const std::string arguments = absl::StrCat(model, extra);
+    const std::string once = TrainedAs(arguments, plain);
+    for (const char* plan : {"sqrt", "uniform:1"}) {
+      EXPECT_EQ(TrainedAs(absl::StrCat(arguments, " --plan=", plan), planned), once)
+          << extra << " under " << plan;
+    }
+    const Outcome run = Train(absl::StrCat(arguments, " --plan=uniform:1 --out=", planned));
+    EXPECT_THAT(run.out, HasSubstr("plan uniform:1: peak "));
+    EXPECT_THAT(run.out, HasSubstr(" bytes (equal)")) << extra;
+  }
+  std::remove(plain.c_str());
+  std::remove(planned.c_str());
+}
+
+TEST(TallyTrain, RefusesPlansThatThereAreNot) {
+  for (const char* plan : {"sqr", "uniform:0", "fit", "optimal:1KB", ""}) {
+    const Outcome run = Train(absl::StrCat(kSmall, "--plan=", plan, " --out=", Temp("none.bin")));
+    EXPECT_EQ(run.code, 2) << plan << run.out;
+    EXPECT_THAT(run.out, HasSubstr("--plan")) << plan;
+  }
+}
+
 TEST(TallyTrain, TellsUtilizationAgainstANamedPeakOnly) {
   const std::string out = absl::StrCat("--out=", Temp("mfu.bin"));
   const Outcome named = Train(absl::StrCat(kSmall, "--hardware=a100 ", out));
