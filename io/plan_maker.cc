@@ -3,6 +3,11 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "tally/analysis/plan_chain.h"
+#include "tally/analysis/plan_levels.h"
+#include "tally/analysis/plan_search.h"
+#include "tally/analysis/plan_selective.h"
 #include "tally/analysis/plan_sqrt.h"
 #include "tally/io/plan_name.h"
 #include "tally/tensor/check.h"
@@ -12,27 +17,69 @@ namespace tally {
 PlanMaker::PlanMaker(const Graph& graph, NodeCosts costs, std::optional<int64_t> usable)
     : g_(graph), costs_(std::move(costs)), usable_(usable) {}
 
-Plan PlanMaker::MakePlan(const PlanSpec& spec) {
+// Segments longer than the chain are the whole chain, and more states than stages are all of them;
+// before the first and after the last block there is a stage each.
+int PlanMaker::AtMostBlocks(int64_t number) const {
+  const auto blocks = static_cast<int64_t>(FindBlocks(g_).size());
+  return static_cast<int>(std::min(number, std::max<int64_t>(blocks, 1) + 2));
+}
+
+absl::StatusOr<Plan> PlanMaker::MakePlan(const PlanSpec& spec) const {
   switch (spec.kind) {
     case PlanSpec::kSqrt:
       return PlanSqrt(g_);
-    case PlanSpec::kUniform: {
-      // Longer than the chain is the whole chain.
-      const auto blocks = static_cast<int64_t>(FindBlocks(g_).size());
-      const int64_t length = std::min(spec.number, std::max<int64_t>(blocks, 1));
-      return PlanSegments(g_, static_cast<int>(length), /*recompute_last=*/false);
-    }
+    case PlanSpec::kUniform:
+      return PlanUniform(g_, AtMostBlocks(spec.number));
+    case PlanSpec::kTriangular:
+      return PlanTriangular(g_);
+    case PlanSpec::kLog:
+      return PlanLog(g_);
+    case PlanSpec::kRevolve:
+      return PlanRevolve(g_, AtMostBlocks(spec.number));
+    case PlanSpec::kSelective:
+      return PlanSelective(g_, spec.word);
+    case PlanSpec::kMinCut:
+      return PlanMinCut(g_, costs_, spec.number).plan;
     default:
       return PlanNone(g_);
   }
 }
 
+absl::StatusOr<PlanAnswer> PlanMaker::MakeWithin(const PlanSpec& spec) {
+  switch (spec.kind) {
+    case PlanSpec::kPersistent:
+      return PlanChain(g_, costs_, spec.number, ChainMoves::kPersistent);
+    case PlanSpec::kChain:
+      return PlanChain(g_, costs_, spec.number, ChainMoves::kTrue);
+    case PlanSpec::kSearch:
+      return PlanSearch(g_, costs_, spec.number);
+    default:
+      break;
+  }
+  if (spec.kind == PlanSpec::kFit && !usable_)
+    return absl::InvalidArgumentError("plan fit: nothing says how much memory there is");
+  PlanAnswer answer = Optimal(*front(), spec.kind == PlanSpec::kFit ? *usable_ : spec.number);
+  if (answer.kind == PlanAnswer::kPlan && answer.plan.note.empty())
+    answer.plan.note = absl::StrCat("plan ", answer.plan.name, " of the front");
+  return answer;
+}
+
 absl::StatusOr<PlanAnswer> PlanMaker::Make(const PlanSpec& spec) {
   PlanAnswer answer;
-  answer.plan = MakePlan(spec);
+  if (HasBudget(spec)) {
+    TALLY_ASSIGN_OR_RETURN(answer, MakeWithin(spec));
+    if (answer.kind != PlanAnswer::kPlan) return answer;
+  } else {
+    TALLY_ASSIGN_OR_RETURN(answer.plan, MakePlan(spec));
+  }
   answer.plan.name = PlanName(spec);
   TALLY_ASSIGN_OR_RETURN(answer.price, PricePlan(g_, answer.plan));
   return answer;
+}
+
+const std::shared_ptr<const PlanFront>& PlanMaker::front() {
+  if (front_ == nullptr) front_ = std::make_shared<PlanFront>(MakePlanFront(g_, costs_));
+  return front_;
 }
 
 std::vector<PlanSpec> PlanMaker::All() const {
@@ -45,6 +92,18 @@ std::vector<PlanSpec> PlanMaker::All() const {
     if (segments != last) all.push_back({.kind = PlanSpec::kUniform, .number = k});
     last = segments;
   }
+  all.push_back({.kind = PlanSpec::kTriangular});
+  all.push_back({.kind = PlanSpec::kLog});
+  for (int64_t c = 1; c < blocks; c *= 2) all.push_back({.kind = PlanSpec::kRevolve, .number = c});
+  for (const std::string& kind : SelectiveKinds())
+    all.push_back({.kind = PlanSpec::kSelective, .word = kind});
+  // Half of what is saved without a plan.
+  if (const int64_t half = BoundaryBytes(g_, PlanNone(g_)) / 2; half > 0)
+    all.push_back({.kind = PlanSpec::kMinCut, .number = half});
+  if (!usable_ || *usable_ < 1) return all;
+  for (PlanSpec::Kind kind : {PlanSpec::kPersistent, PlanSpec::kChain, PlanSpec::kSearch})
+    all.push_back({.kind = kind, .number = *usable_});
+  all.push_back({.kind = PlanSpec::kFit});
   return all;
 }
 

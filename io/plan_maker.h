@@ -3,10 +3,12 @@
 #define TALLY_IO_PLAN_MAKER_H_
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "tally/analysis/plan_front.h"
 #include "tally/analysis/planner.h"
 
 namespace tally {
@@ -19,23 +21,32 @@ class PlanMaker {
   // nothing says how much there is.
   PlanMaker(const Graph& graph, NodeCosts costs, std::optional<int64_t> usable = std::nullopt);
 
-  // The plan is validated and named by its PlanName. A plan without a budget is always kPlan.
-  // kInvalidArgument: `fit` without `usable`. Cost: the planner's.
+  // The plan is validated and named by its PlanName; where it is another's (of the front), the note
+  // says whose. A plan without a budget is always kPlan. kInvalidArgument: `fit` without `usable`.
+  // kFailedPrecondition: a planner of chains and a record that is none, with what of it is not.
+  // Cost: the planner's.
   absl::StatusOr<PlanAnswer> Make(const PlanSpec& spec);
 
   // One spec of each planner that does not want a budget; of those with a number, the values that
-  // make a difference on this graph: uniform:K for each number of segments. Those with a budget
+  // make a difference on this graph: uniform:K for each number of segments, revolve:C for powers of
+  // two. Those with a budget
   // come in where `usable` is known.
   std::vector<PlanSpec> All() const;
+
+  // Of all planners.
+  const std::shared_ptr<const PlanFront>& front();
 
   const NodeCosts& costs() const { return costs_; }
 
  private:
-  Plan MakePlan(const PlanSpec& spec);
+  int AtMostBlocks(int64_t number) const;
+  absl::StatusOr<Plan> MakePlan(const PlanSpec& spec) const;
+  absl::StatusOr<PlanAnswer> MakeWithin(const PlanSpec& spec);
 
   const Graph& g_;
   const NodeCosts costs_;
   const std::optional<int64_t> usable_;
+  std::shared_ptr<const PlanFront> front_;
 };
 
 }  // namespace tally

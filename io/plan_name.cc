@@ -76,6 +76,22 @@ const std::vector<PlanForm>& PlanForms() {
       {"none", PlanSpec::kNone, PlanForm::kNothing, "", "nothing runs again"},
       {"sqrt", PlanSpec::kSqrt, PlanForm::kNothing, "", "segments of ceil(sqrt(L)) of L blocks"},
       {"uniform", PlanSpec::kUniform, PlanForm::kCount, "K", "segments of K blocks"},
+      {"triangular", PlanSpec::kTriangular, PlanForm::kNothing, "",
+       "segments of least peak, each recomputed once"},
+      {"log", PlanSpec::kLog, PlanForm::kNothing, "", "revolve with log2 L stored states"},
+      {"revolve", PlanSpec::kRevolve, PlanForm::kCount, "C",
+       "binomial schedule with C stored states"},
+      {"persistent", PlanSpec::kPersistent, PlanForm::kBytes, "BYTES",
+       "best chain plan in which what is stored stays"},
+      {"chain", PlanSpec::kChain, PlanForm::kBytes, "BYTES", "best chain plan of all"},
+      {"selective", PlanSpec::kSelective, PlanForm::kWord, "KIND",
+       "recompute by op: attention, cheap, or all but matmul"},
+      {"mincut", PlanSpec::kMinCut, PlanForm::kBytes, "BYTES",
+       "cheapest that saves so much between forward and backward"},
+      {"search", PlanSpec::kSearch, PlanForm::kBytes, "BYTES", "search over what is retained"},
+      {"optimal", PlanSpec::kOptimal, PlanForm::kBytes, "BYTES",
+       "cheapest plan of all planners; a hard bound on the peak"},
+      {"fit", PlanSpec::kFit, PlanForm::kNothing, "", "optimal at what --memory or --hardware has"},
   };
   return *forms;
 }
@@ -127,6 +143,7 @@ std::string PlanFileName(const std::string& name) {
 }
 
 bool HasBudget(const PlanSpec& spec) {
+  if (spec.kind == PlanSpec::kMinCut) return false;
   return FormOf(spec.kind).argument == PlanForm::kBytes || spec.kind == PlanSpec::kFit;
 }
 

@@ -38,7 +38,8 @@ std::string PlanName(const PlanSpec& spec);
 // The same where a file system may not like ':': "uniform-4".
 std::string PlanFileName(const std::string& name);
 
-// Whether what the plan is depends on a budget of bytes, so that there may be none.
+// Whether the plan is held to a budget of peak bytes, so that there may be none. (mincut:BYTES is
+// not: its bytes are of what is saved, and it says so when they cannot be met.)
 bool HasBudget(const PlanSpec& spec);
 
 }  // namespace tally

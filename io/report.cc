@@ -120,6 +120,7 @@ absl::Status AddPlans(Report& report) {
   PlanMaker maker(g, report.costs, UsableMemory(report.request));
   std::vector<PlanSpec> specs = {{.kind = PlanSpec::kNone}};
   std::vector<PlanSpec>& asked = report.request.plans;
+  const auto given = static_cast<std::ptrdiff_t>(asked.size());
   if (report.request.all_plans) {
     const std::vector<PlanSpec> all = maker.All();
     asked.insert(asked.end(), all.begin(), all.end());
@@ -128,15 +129,27 @@ absl::Status AddPlans(Report& report) {
   for (size_t i = 0; i < specs.size(); ++i) {
     const PlanSpec& spec = specs[i];
     if (std::find(specs.begin(), specs.begin() + i, spec) != specs.begin() + i) continue;
-    TALLY_ASSIGN_OR_RETURN(PlanAnswer answer, maker.Make(spec));
+    absl::StatusOr<PlanAnswer> made = maker.Make(spec);
+    if (made.status().code() == absl::StatusCode::kFailedPrecondition) {
+      // Of all planners those that do not take this record are none of them.
+      if (std::count(asked.begin(), asked.begin() + given, spec) > 0)
+        report.refused.push_back({spec, PlanName(spec), {}, std::string(made.status().message())});
+      continue;
+    }
+    if (!made.ok()) return made.status();
+    PlanAnswer& answer = *made;
     if (answer.kind != PlanAnswer::kPlan) {
-      report.refused.push_back({spec, PlanName(spec), std::move(answer)});
+      report.refused.push_back({spec, PlanName(spec), std::move(answer), ""});
       continue;
     }
     const double extra = ExtraCost(g, answer.plan, report.costs);
     report.plans.push_back({std::move(answer.plan), std::move(answer.price), spec, extra,
                             answer.optimal, answer.cheapest});
   }
+  const bool fronted = std::any_of(specs.begin(), specs.end(), [](const PlanSpec& spec) {
+    return spec.kind == PlanSpec::kOptimal || spec.kind == PlanSpec::kFit;
+  });
+  if (fronted || report.request.pareto) report.front = maker.front();
   return absl::OkStatus();
 }
 

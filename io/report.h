@@ -29,6 +29,8 @@
 
 namespace tally {
 
+struct PlanFront;
+
 // Where the graph came from. Empty and nullopt are "not known", and are null in report.json.
 struct ReportSource {
   std::string name;    // "gpt2", "model"
@@ -54,6 +56,8 @@ struct ReportRequest {
   bool all_plans = false;                      // and PlanMaker::All
   bool plans_asked = false;                    // by the user: it is to fit under one of them
   PlanCost plan_cost = PlanCost::kFlops;       // kTime wants hardware
+  bool pareto = false;                         // the front of all planners
+  bool worth = false;                          // what the bytes buy that plans keep
   std::optional<Hardware> hardware;            // what it runs on: without, no time is told
   std::shared_ptr<const Calibration> machine;  // that it is, where it was measured: predicts times
   PeakOptions peaks;                           // which of its rates count
@@ -75,11 +79,12 @@ struct PricedPlan {
   double cheapest = 0;
 };
 
-// A plan with a budget that there is none for.
+// A plan that there is none for.
 struct RefusedPlan {
   PlanSpec spec;
   std::string name;
   PlanAnswer answer;  // kInfeasible or kNotFound
+  std::string why;    // not "": not for its budget, the planner does not take the record
 };
 
 // Sums over the storages of the record, each once and whole.
@@ -105,6 +110,7 @@ struct Report {
   NodeCosts costs;  // as request.plan_cost says
   std::vector<PricedPlan> plans;
   std::vector<RefusedPlan> refused;
+  std::shared_ptr<const PlanFront> front;  // where a plan or the request asks for it
   std::vector<NamedRule> rules;
   std::optional<RooflineReport> roofline;   // on the request's hardware
   std::optional<RunTime> run;               // of the request's tokens on it

@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "tally/io/summary_front.h"
 #include "tally/io/summary_plans.h"
 #include "tally/io/summary_polynomials.h"
 #include "tally/io/summary_rules.h"
@@ -130,7 +131,7 @@ Json ReportToJson(const Report& report) {
   json.Add("schema", "tally.report/1").Add("model", ModelJson(report)).Add("run", RunJson(report));
   json.Add("flops", FlopsJson(report)).Add("proof", ProofJson(report));
   json.Add("memory", MemoryJson(report)).Add("rules", RulesJson(report));
-  json.Add("plans", PlansJson(report)).Add("time", TimeJson(report));
+  json.Add("plans", PlansJson(report)).Add("front", FrontJson(report)).Add("time", TimeJson(report));
   return json.Add("verdict", VerdictJson(report));
 }
 

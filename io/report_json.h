@@ -12,6 +12,7 @@
 //   rules[{name flops ratio}]
 //   plans[{name peak saved recompute_flops extra_nodes ratio_peak ratio_flops fits ..}]
 //        (io/summary_plans.h)
+//   front{floor floor_node planned complete points[{name peak ..}]} (io/summary_front.h)
 //   time{hardware peak_flops bandwidth nodes_compute_bound nodes_memory_bound seconds mfu_bound ..}
 //        (io/summary_time.h)
 //

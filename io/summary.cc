@@ -9,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "tally/analysis/provenance.h"
 #include "tally/io/deviations.h"
+#include "tally/io/summary_front.h"
 #include "tally/io/summary_memory.h"
 #include "tally/io/summary_plans.h"
 #include "tally/io/summary_polynomials.h"
@@ -49,6 +50,8 @@ class Writer {
     text_ += MemorySummary(r_);
     text_ += BudgetSummary(r_);
     text_ += PlansSummary(r_);
+    text_ += FrontSummary(r_);
+    text_ += WorthSummary(r_);
     text_ += TimeSummary(r_);
     TopOps();
     TopScopes();

@@ -5,6 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "tally/analysis/plan_levels.h"
+#include "tally/analysis/plan_sqrt.h"
 #include "tally/io/plan_name.h"
 #include "tally/io/report_json.h"
 #include "tally/io/summary_memory.h"
@@ -30,6 +32,7 @@ class Writer {
     const bool many = r_.request.all_plans;
     for (size_t i = 1; i < r_.plans.size() && !many; ++i) Line("  " + InWords(r_.plans[i]));
     for (const RefusedPlan& plan : r_.refused) Line("  " + RefusalText(r_, plan));
+    Sqrt();
     return std::move(text_);
   }
 
@@ -37,6 +40,20 @@ class Writer {
   void Line(const std::string& line) {
     absl::StrAppend(&text_, Wrapped(SanitizeForTerminal(line)));
   }
+
+  // Where segments of ceil(sqrt(L)) are the wrong length, and why. Every length is priced for that:
+  // of a long chain only where somebody asks for plans.
+  void Sqrt() {
+    const bool any = std::any_of(r_.plans.begin(), r_.plans.end(), [](const PricedPlan& plan) {
+      return plan.spec.kind == PlanSpec::kSqrt && plan.plan.note.empty();
+    });
+    if (!any || (!r_.request.plans_asked && FindBlocks(r_.graph).size() > kMostBlocksUnasked))
+      return;
+    const absl::StatusOr<SqrtVerdict> verdict = JudgeSqrt(r_.graph);
+    if (verdict.ok() && verdict->loses()) Line("  " + tally::InWords(*verdict));
+  }
+
+  static constexpr size_t kMostBlocksUnasked = 48;
 
   // Time and whether it fits take the place of the FLOPs, whose ratio stays.
   void PlanTable() {
@@ -74,8 +91,10 @@ class Writer {
   std::string InWords(const PricedPlan& plan) const {
     const std::string name = plan.plan.name;
     if (HasBudget(plan.spec)) return absl::StrCat(name, ": ", Budgeted(plan));
-    if (!plan.plan.note.empty() || plan.plan.segments.empty())
-      return absl::StrCat(name, ": ", plan.plan.note);
+    if (plan.plan.segments.empty()) {
+      return absl::StrCat(name, ": ", plan.plan.note, plan.plan.note.empty() ? "" : "; ",
+                          plan.price.extra_nodes > 0 ? Payment(plan) : "nothing runs again");
+    }
     size_t blocks = 0, length = 0;
     for (const PlanSegment& segment : plan.plan.segments) {
       blocks += segment.blocks.size();
@@ -135,6 +154,7 @@ std::string CostText(const NodeCosts& costs, double amount) {
 }
 
 std::string RefusalText(const Report& report, const RefusedPlan& plan) {
+  if (!plan.why.empty()) return absl::StrCat(plan.name, ": ", plan.why);
   const PlanAnswer& a = plan.answer;
   const bool fit = plan.spec.kind == PlanSpec::kFit;
   const int64_t budget = fit ? report.verdict.usable().value_or(0) : plan.spec.number;
@@ -190,8 +210,11 @@ Json PlansJson(const Report& r) {
     }
     json.Add("fits", Fits(r, plan.name)).Add("extra_cost", Json()).Add("cost_unit", unit);
     json.Add("note", RefusalText(r, plan));
-    json.Add("answer", a.kind == PlanAnswer::kInfeasible ? "infeasible" : "not found");
-    json.Add("optimal", Json()).Add("cheapest", Json()).Add("bound", a.bound);
+    json.Add("answer", !plan.why.empty()                   ? "refused"
+                       : a.kind == PlanAnswer::kInfeasible ? "infeasible"
+                                                           : "not found");
+    json.Add("optimal", Json()).Add("cheapest", Json());
+    json.Add("bound", a.bound > 0 ? Json(a.bound) : Json());
     json.Add("bound_node", a.node == kNone ? Json() : Json(a.node));
     plans.Append(json.Add("best", a.best > 0 ? Json(a.best) : Json()));
   }

@@ -69,6 +69,7 @@ void SetCases(const Report& report, Verdict& verdict) {
   }
   for (const RefusedPlan& plan : report.refused) {
     const PlanAnswer& answer = plan.answer;
+    if (!plan.why.empty()) continue;  // not for want of memory
     verdict.cases.push_back({.plan = plan.name,
                              .asked = plans_asked,
                              .peak = answer.best > 0 ? answer.best : answer.bound,

@@ -80,11 +80,29 @@ TEST_F(PlansOfModels, SayWhereThereIsNothingToDo) {
 }
 
 TEST_F(PlansOfModels, AreRefusedAsUsageWhereTheyAreNone) {
-  for (const char* flags :
-       {"--plan=", "--plan=,", "--plan=sqrt,", "--plan=sqr", "--plan=uniform", "--plan=uniform:0",
-        "--plan=uniform:x", "--plan=none:1", "--plan=uniform:-3", "--plan=All", "--cost=time",
-        "--cost=money", "--timeline=- --json=-", "--timeline=x --dot=x", "--sweep='plan=all,none'",
-        "--sweep='plan=sqrt' --timeline=x"}) {
+  for (const char* flags : {"--plan=",
+                            "--plan=,",
+                            "--plan=sqrt,",
+                            "--plan=sqr",
+                            "--plan=uniform",
+                            "--plan=uniform:0",
+                            "--plan=uniform:x",
+                            "--plan=none:1",
+                            "--plan=fit",
+                            "--plan=optimal:0",
+                            "--plan=optimal:-3GB",
+                            "--plan=selective:all",
+                            "--plan=fit:3",
+                            "--pareto-csv=- --json=-",
+                            "--no-pareto --pareto-csv=x",
+                            "--plan=uniform:-3",
+                            "--plan=All",
+                            "--cost=time",
+                            "--cost=money",
+                            "--timeline=- --json=-",
+                            "--timeline=x --dot=x",
+                            "--sweep='plan=all,none'",
+                            "--sweep='plan=sqrt' --timeline=x"}) {
     const Outcome run = Run(absl::StrCat(kModel, flags));
     EXPECT_EQ(run.code, 2) << flags << run.out << run.err;
     EXPECT_THAT(run.err, StartsWith("graph-report: ")) << flags;
@@ -141,7 +159,9 @@ TEST_F(PlansOfModels, AreRowsOfASweep) {
 // One sequence of 8,192 on a device of 80 GB, AdamW; 8,030,261,248 parameters.
 TEST_F(PlansOfModels, OfLlama3FitInBf16AndNotWithF32Moments) {
   const std::string run =
-      "llama-3-8b --batch=1 --seq=8192 --memory=80GB --hardware=h100 --plan=all ";
+      "llama-3-8b --batch=1 --seq=8192 --memory=80GB --hardware=h100 "
+      "--plan=none,sqrt,uniform:1,uniform:2,uniform:4,uniform:8,triangular,log,revolve:4,"
+      "selective:attention,persistent:78GB,chain:78GB ";
   const Json fits = ReportOf(run + "--dtype=bf16");
   EXPECT_EQ(fits.Find("memory")->Find("states")->integer(), 8 * int64_t{8'030'261'248});
   EXPECT_FALSE(PlanOf(fits, "none").Find("fits")->boolean());

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "tally/analysis/plan_front.h"
 #include "tally/io/report_json.h"
 #include "tally/tools/graph_report/explain_budget.h"
 #include "tally/tools/graph_report/explain_flops.h"
@@ -27,6 +28,7 @@ class Explainer : private ExplanationParts {
     if (section == "rules") return ExplainRule(r_, key);
     if (section == "time") return ExplainTime(r_, key);
     if (section == "plans") PlanFigure(key);
+    if (section == "front") FrontFigure(key);
     return std::move(e_);
   }
 
@@ -183,6 +185,31 @@ class Explainer : private ExplanationParts {
       return true;
     }
     return false;
+  }
+
+  void FrontFigure(const ReportKey& key) {
+    const std::string& figure = key.parts.back();
+    if (r_.front == nullptr || key.parts.size() < 2)
+      return Say("the plans of all planners that none beats in both peak and cost: --pareto");
+    constexpr std::pair<const char*, const char*> kWords[] = {
+        {"floor_node", "the node that forces front.floor"},
+        {"planned", "plans that all planners made for this record"},
+        {"complete", "whether it is proven that no plan of any planner is outside the front"},
+        {"peak", "the most bytes live at once over the plan, as in plans.NAME.peak"},
+        {"saved", "as in plans.NAME.saved"},
+        {"extra_cost", "as in plans.NAME.extra_cost"},
+        {"extra_nodes", "as in plans.NAME.extra_nodes"},
+        {"recompute_flops", "as in plans.NAME.recompute_flops"},
+        {"least_cost", "proven: no plan with the peak of this one costs less"}};
+    for (const auto& [name, words] : kWords) {
+      if (figure == name) return Say(words);
+    }
+    const PeakFloor& floor = r_.front->floor;
+    Say("no plan has a lower peak: what the node reads and makes, its scratch, and what must live "
+        "beside",
+        "B");
+    e_.substituted = absl::StrCat(ToGrouped(floor.operands), " + ", ToGrouped(floor.scratch), " + ",
+                                  ToGrouped(floor.beside));
   }
 
   void PlanBytes(const PricedPlan& plan, bool peak) {

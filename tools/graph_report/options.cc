@@ -65,6 +65,10 @@ Flags MakeFlags(ReportOptions& o, Raw& raw) {
   for (const PlanForm& form : PlanForms()) flags.Note(FormText(form), form.about);
   flags.Choice("cost", &raw.cost, {"flops", "time"},
                "what planners trade against bytes; time wants --hardware");
+  flags.Switch("pareto", &o.request.pareto,
+               "the front of all planners, peak against cost; pareto.csv of the folder");
+  flags.Text("pareto-csv", &o.pareto_csv, "FILE", "the front as CSV, one line a plan");
+  flags.Switch("worth", &o.request.worth, "what each byte buys that the plans keep");
   flags.Text("timeline", &o.timeline, "FILE",
              "memory over time, plan against plan, as SVG: memory.svg of the folder");
   AddAnalystFlags(flags, &raw.analyst, &o.request);
@@ -146,6 +150,11 @@ absl::Status SetPlans(const std::string& text, ReportOptions& o) {
 
 absl::Status CheckPlans(const Flags& flags, const Raw& raw, ReportOptions& o) {
   o.request.plans_asked = flags.given("plan");
+  if (!o.pareto_csv.empty()) {
+    if (flags.given("pareto") && !o.request.pareto)
+      return absl::InvalidArgumentError("--no-pareto and --pareto-csv exclude each other");
+    o.request.pareto = true;
+  }
   for (const PlanSpec& spec : o.request.plans) {
     if (spec.kind == PlanSpec::kFit && !UsableMemory(o.request)) {
       return absl::InvalidArgumentError(
@@ -172,11 +181,9 @@ void SetRun(const Flags& flags, const Raw& raw, ReportOptions& o) {
 
 // Two flags that name one file: the second would overwrite the first.
 absl::Status CheckApart(const ReportOptions& o) {
-  const std::pair<const char*, const std::string*> files[] = {{"dot", &o.dot},
-                                                              {"json", &o.json},
-                                                              {"csv", &o.csv},
-                                                              {"graph", &o.graph},
-                                                              {"timeline", &o.timeline}};
+  const std::pair<const char*, const std::string*> files[] = {
+      {"dot", &o.dot},     {"json", &o.json},         {"csv", &o.csv},
+      {"graph", &o.graph}, {"timeline", &o.timeline}, {"pareto-csv", &o.pareto_csv}};
   std::map<std::string, std::string> taken;
   for (const auto& [name, value] : files) {
     if (value->empty() || *value == "-") continue;
@@ -201,7 +208,7 @@ absl::Status CheckOutputs(const ReportOptions& o) {
   if (o.out == "-") return absl::InvalidArgumentError("--out wants a folder; --json=- prints");
   if (to_stdout > 1)
     return absl::InvalidArgumentError(
-        "only one of --dot --json --csv --graph --timeline can be '-'");
+        "only one of --dot --json --csv --graph --timeline --pareto-csv can be '-'");
   TALLY_RETURN_IF_ERROR(CheckApart(o));
   if (!o.explain.empty() && !o.diff.empty())
     return absl::InvalidArgumentError("--explain and --diff are two questions; ask one");
@@ -223,8 +230,9 @@ absl::Status CheckOutputs(const ReportOptions& o) {
 absl::Status CheckSweep(const Flags& flags, const ReportOptions& o) {
   TALLY_RETURN_IF_ERROR(ParseSweep(o.sweep).status());
   for (const char* name :
-       {"out", "dot", "graph", "timeline", "svg", "pdf", "png", "fold", "focus", "detail", "labels",
-        "explain", "assert", "diff", "napkin", "fit", "check-fits"}) {
+       {"out",     "dot",    "graph", "timeline", "pareto", "pareto-csv", "worth",
+        "svg",     "pdf",    "png",   "fold",     "focus",  "detail",     "labels",
+        "explain", "assert", "diff",  "napkin",   "fit",    "check-fits"}) {
     if (flags.given(name)) {
       return absl::InvalidArgumentError(absl::StrCat("--sweep is a table of many reports and --",
                                                      name, " is of one; leave one of them out"));

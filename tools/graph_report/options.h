@@ -23,7 +23,7 @@ struct ReportOptions {
   std::optional<bool> polynomials;  // not told: where they cost little
   NapkinOptions napkin;
   // Where to.
-  std::string out, dot, json, csv, graph, timeline;
+  std::string out, dot, json, csv, graph, timeline, pareto_csv;
   bool svg = false, pdf = false, png = false;
   // The picture.
   std::string fold = "auto", focus, detail = "all", labels = "numbers";
@@ -39,13 +39,14 @@ struct ReportOptions {
   std::string help_text;
 
   bool writes_named() const {
-    return !dot.empty() || !json.empty() || !csv.empty() || !graph.empty() ||
-           !timeline.empty();
+    return !dot.empty() || !json.empty() || !csv.empty() || !graph.empty() || !timeline.empty() ||
+           !pareto_csv.empty();
   }
   bool renders() const { return svg || pdf || png; }
   // One of the named outputs is "-": nothing else may go to stdout.
   bool to_stdout() const {
-    return dot == "-" || json == "-" || csv == "-" || graph == "-" || timeline == "-";
+    return dot == "-" || json == "-" || csv == "-" || graph == "-" || timeline == "-" ||
+           pareto_csv == "-";
   }
 };
 

@@ -13,6 +13,7 @@
 #include "tally/io/proof_json.h"
 #include "tally/io/render.h"
 #include "tally/io/report_json.h"
+#include "tally/io/summary_front.h"
 #include "tally/io/summary_plans.h"
 #include "tally/io/text.h"
 #include "tally/tensor/check.h"
@@ -101,6 +102,8 @@ class Output {
     if (!o_.graph.empty()) TALLY_RETURN_IF_ERROR(Put("graph", o_.graph, GraphJsonText(r_.graph)));
     if (!o_.timeline.empty())
       TALLY_RETURN_IF_ERROR(Put("timeline", o_.timeline, MemorySvg(MemoryChartOf(r_))));
+    if (!o_.pareto_csv.empty())
+      TALLY_RETURN_IF_ERROR(Put("pareto-csv", o_.pareto_csv, FrontCsv(r_)));
     if (o_.dot.empty()) return absl::OkStatus();
     TALLY_RETURN_IF_ERROR(Put("dot", o_.dot, dot_));
     if (o_.dot != "-") Draw(o_.dot, written_.named, /*whole_path=*/true);
@@ -123,6 +126,7 @@ class Output {
           PutIn(folder, absl::StrCat("plan-", PlanFileName(plan.plan.name), ".dot"), dot));
     }
     TALLY_RETURN_IF_ERROR(PutIn(folder, "memory.svg", MemorySvg(MemoryChartOf(r_))));
+    if (r_.request.pareto) TALLY_RETURN_IF_ERROR(PutIn(folder, "pareto.csv", FrontCsv(r_)));
     TALLY_RETURN_IF_ERROR(PutIn(folder, "report.json", json_.Dump(3) + "\n"));
     TALLY_RETURN_IF_ERROR(PutIn(folder, "proof.json", ProofJsonText(r_.proof)));
     TALLY_RETURN_IF_ERROR(PutIn(folder, "graph.json", GraphJsonText(r_.graph)));

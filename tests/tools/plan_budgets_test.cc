@@ -1,0 +1,135 @@
+// graph-report with plans held to bytes: three answers, the front, and what bytes buy.
+#include <algorithm>
+
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "tally/analysis/plan_front.h"
+#include "tally/nn/presets.h"
+#include "tally/tests/tools/graph_report_run.h"
+
+namespace tally {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+class PlansWithin : public GraphReport {
+ protected:
+  static constexpr char kModel[] = "gpt2:layers=4,width=32,heads=2,vocab=64,context=64 --batch=4 ";
+
+  static const Graph& Traced() {
+    static const auto* const graph = new Graph(
+        ValueOrThrow(TraceModel(ValueOrThrow(BuiltinConfig(
+                                    "gpt2:layers=4,width=32,heads=2,vocab=64,context=64")),
+                                {.batch = 4}))
+            .graph);
+    return *graph;
+  }
+  static const PlanFront& Front() {
+    static const auto* const front = new PlanFront(MakePlanFront(Traced(), FlopCosts(Traced())));
+    return *front;
+  }
+  static const Json& Last(const Json& report) { return report.Find("plans")->array().back(); }
+  static std::string Flat(const std::string& text) {
+    return absl::StrJoin(absl::StrSplit(text, absl::ByAnyChar(" \n"), absl::SkipEmpty()), " ");
+  }
+};
+
+TEST_F(PlansWithin, AreThePlanTheProofAndTheGap) {
+  const int64_t none = Front().none().price.peak_bytes, floor = Front().floor.bytes;
+  const int64_t least = Front().points[Front().front[0]].price.peak_bytes;
+  ASSERT_LT(least, none);
+  // A plan: the cheapest of the front.
+  const std::string budget = absl::StrCat("optimal:", (least + none) / 2, "B");
+  const Outcome found = Run(absl::StrCat(kModel, "--plan=", budget, " --json=r.json"));
+  EXPECT_EQ(found.code, 0) << found.err;
+  const Json plan = Last(ValueOrThrow(ParseJson(Bytes(Path("r.json")))));
+  EXPECT_EQ(plan.Find("answer")->string(), "plan");
+  EXPECT_LE(plan.Find("peak")->integer(), (least + none) / 2);
+  const PlanAnswer answer = Optimal(Front(), (least + none) / 2);
+  EXPECT_EQ(plan.Find("extra_cost")->number(),
+            ExtraCost(Traced(), answer.plan, FlopCosts(Traced())));
+  EXPECT_EQ(plan.Find("optimal")->boolean(), answer.optimal);
+  EXPECT_LE(plan.Find("cheapest")->number(), plan.Find("extra_cost")->number());
+  // The proof: one byte below the floor.
+  const Outcome proven = Run(absl::StrCat(kModel, "--plan=optimal:", floor - 1, "B --json=r.json"));
+  EXPECT_EQ(proven.code, 1);
+  EXPECT_THAT(proven.err, AllOf(StartsWith("graph-report: --plan=optimal:"),
+                                HasSubstr("proven: no plan has a peak below"),
+                                HasSubstr(absl::StrCat("node ", Front().floor.node, " ("))));
+  EXPECT_THAT(Flat(proven.out), HasSubstr("proven: no plan has a peak below"));
+  const Json refused = Last(ValueOrThrow(ParseJson(Bytes(Path("r.json")))));
+  EXPECT_EQ(refused.Find("answer")->string(), "infeasible");
+  EXPECT_EQ(refused.Find("bound")->integer(), floor);
+  EXPECT_TRUE(refused.Find("peak")->is(Json::Kind::kNull));
+  // The gap, where there is one.
+  if (least - 1 < floor) return;
+  const Outcome gap = Run(absl::StrCat(kModel, "--plan=optimal:", least - 1, "B --json=r.json"));
+  EXPECT_EQ(gap.code, 1);
+  EXPECT_THAT(gap.err, HasSubstr("none was found and none is ruled out"));
+  EXPECT_EQ(Last(ValueOrThrow(ParseJson(Bytes(Path("r.json"))))).Find("best")->integer(), least);
+}
+
+TEST_F(PlansWithin, FitTheDevice) {
+  const int64_t none = Front().none().price.peak_bytes;
+  const int64_t least = Front().points[Front().front[0]].price.peak_bytes;
+  const int64_t memory = (3 * least + none) / 4;
+  const std::string device = absl::StrCat("--reserve=0 --memory=", memory, "B ");
+  const Outcome fits = Run(absl::StrCat(kModel, device, "--plan=fit --check-fits --json=r.json"));
+  EXPECT_EQ(fits.code, 0) << fits.err;
+  EXPECT_THAT(Flat(fits.out), HasSubstr("to spare under plan fit"));
+  const Json report = ValueOrThrow(ParseJson(Bytes(Path("r.json"))));
+  EXPECT_LE(Last(report).Find("peak")->integer(), memory);
+  EXPECT_THAT(Last(report).Find("note")->string(), HasSubstr("of the front"));
+  EXPECT_EQ(report.Find("verdict")->Find("fits_as")->string(), "fit");
+  const Outcome never = Run(absl::StrCat(kModel, "--reserve=0 --memory=1000B --plan=fit --quiet"));
+  EXPECT_EQ(never.code, 1);
+  EXPECT_THAT(never.err, HasSubstr("fit: no plan within 1,000 B; proven"));
+}
+
+TEST_F(PlansWithin, MakeAFrontOfWhichEachPointIsAPlan) {
+  const Outcome run = Run(std::string(kModel) + "--pareto --json=r.json --pareto-csv=f.csv");
+  ASSERT_EQ(run.code, 0) << run.err;
+  const Json report = ValueOrThrow(ParseJson(Bytes(Path("r.json"))));
+  const Json& front = *report.Find("front");
+  EXPECT_EQ(front.Find("floor")->integer(), Front().floor.bytes);
+  const JsonArray& points = front.Find("points")->array();
+  ASSERT_GE(points.size(), 4u);
+  const std::vector<std::string> lines = absl::StrSplit(Bytes(Path("f.csv")), '\n');
+  ASSERT_EQ(lines.size(), points.size() + 2);  // a head, and nothing after the last end
+  for (size_t i = 0; i < points.size(); ++i) {
+    const std::vector<std::string> cells = absl::StrSplit(lines[i + 1], ',');
+    ASSERT_EQ(cells.size(), 10u);
+    EXPECT_EQ(cells[0], points[i].Find("name")->string());
+    EXPECT_EQ(cells[1], absl::StrCat(points[i].Find("peak")->integer()));
+    EXPECT_GE(points[i].Find("peak")->integer(), Front().floor.bytes);
+    EXPECT_THAT(run.out, HasSubstr("\n  " + cells[0] + " "));
+    if (i == 0) continue;
+    EXPECT_GT(points[i].Find("peak")->integer(), points[i - 1].Find("peak")->integer());
+    EXPECT_LT(points[i].Find("extra_cost")->number(), points[i - 1].Find("extra_cost")->number());
+  }
+  EXPECT_EQ(points.back().Find("name")->string(), "none");
+  // In the folder as well.
+  ASSERT_EQ(Run(std::string(kModel) + "--pareto --quiet --out=r").code, 0);
+  EXPECT_EQ(Bytes(Path("r/pareto.csv")), Bytes(Path("f.csv")));
+}
+
+TEST_F(PlansWithin, SayWhatTheirBytesBuy) {
+  const std::string text = Run(std::string(kModel) + "--plan=none,uniform:2 --worth --out=r").out;
+  EXPECT_THAT(text, AllOf(HasSubstr("What each kept byte buys"), HasSubstr("plan uniform:2:"),
+                          HasSubstr("FLOPs/B")));
+}
+
+TEST_F(PlansWithin, ExplainTheFront) {
+  for (const char* key : {"floor", "floor_node", "planned", "complete", "points.none.peak",
+                          "points.none.least_cost", "points.none.extra_cost"}) {
+    const Outcome run = Run(absl::StrCat(kModel, "--pareto --explain=front.", key));
+    EXPECT_EQ(run.code, 0) << key << run.err;
+    EXPECT_GT(std::count(run.out.begin(), run.out.end(), '\n'), 1) << run.out;
+  }
+  EXPECT_THAT(Run(std::string(kModel) + "--explain=front").out, HasSubstr("--pareto"));
+}
+
+}  // namespace
+}  // namespace tally
