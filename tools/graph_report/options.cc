@@ -203,7 +203,7 @@ absl::Status CheckApart(const ReportOptions& o) {
 
 absl::Status CheckOutputs(const ReportOptions& o) {
   int to_stdout = 0;
-  for (const std::string* file : {&o.dot, &o.json, &o.csv, &o.graph, &o.timeline})
+  for (const std::string* file : {&o.dot, &o.json, &o.csv, &o.graph, &o.timeline, &o.pareto_csv})
     to_stdout += *file == "-";
   if (o.out == "-") return absl::InvalidArgumentError("--out wants a folder; --json=- prints");
   if (to_stdout > 1)
