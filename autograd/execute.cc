@@ -4,16 +4,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "tally/autograd/describe.h"
 #include "tally/autograd/rng_offsets.h"
 
 namespace tally {
 namespace {
-
-std::string DescribeNode(const Graph& graph, NodeId n) {
-  const Node& node = graph.nodes[n];
-  const std::string scope = graph.ScopePath(node.scope);
-  return absl::StrCat("node ", n, " (", node.op->name, scope.empty() ? "" : " in ", scope, ")");
-}
 
 bool Contains(absl::Span<const int32_t> ids, int32_t id) {
   return std::find(ids.begin(), ids.end(), id) != ids.end();

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "tally/autograd/describe.h"
 #include "tally/autograd/gradient_walk.h"
 #include "tally/autograd/read_sets.h"
 #include "tally/ops/apply.h"
@@ -12,11 +13,7 @@
 
 namespace tally {
 
-std::string GradientWalk::Describe(NodeId n) const {
-  const Node& node = graph().nodes[n];
-  const std::string scope = graph().ScopePath(node.scope);
-  return absl::StrCat("node ", n, " (", node.op->name, scope.empty() ? "" : " in ", scope, ")");
-}
+std::string GradientWalk::Describe(NodeId n) const { return DescribeNode(graph(), n); }
 
 void GradientWalk::CastComplete(NodeId n) {
   while (!complete_.empty() && complete_.back().first >= n) {

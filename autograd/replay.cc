@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "tally/autograd/describe.h"
 #include "tally/autograd/rng_offsets.h"
 #include "tally/ops/apply.h"
 
@@ -18,11 +19,7 @@ std::string SpecsText(const Tensors& tensors) {
 
 }  // namespace
 
-std::string Replay::Describe(NodeId n) const {
-  const Node& node = tape_.graph_.nodes[n];
-  const std::string scope = tape_.graph_.ScopePath(node.scope);
-  return absl::StrCat("node ", n, " (", node.op->name, scope.empty() ? "" : " in ", scope, ")");
-}
+std::string Replay::Describe(NodeId n) const { return DescribeNode(tape_.graph_, n); }
 
 void Replay::FreeUnused() {
   for (const auto& tree : tape_.trees_) {
