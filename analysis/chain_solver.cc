@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <tuple>
 #include <utility>
 
@@ -14,75 +15,7 @@ namespace {
 
 constexpr int At(StageRun run) { return static_cast<int>(run); }
 
-// Costs are sums in different orders: what differs by less than this part is equal.
-constexpr double kSame = 1e-12;
-
-bool Cheaper(double a, double b) { return a < b - kSame * b; }
-
-// The better of both at each peak.
-void MergeTrades(const TradeList& a, const TradeList& b, TradeList* out) {
-  out->peak.clear();
-  out->cost.clear();
-  double best = std::numeric_limits<double>::infinity();
-  size_t i = 0, j = 0;
-  while (i < a.peak.size() || j < b.peak.size()) {
-    const bool from_a = j == b.peak.size() || (i < a.peak.size() && a.peak[i] <= b.peak[j]);
-    const int64_t peak = from_a ? a.peak[i] : b.peak[j];
-    double cost = from_a ? a.cost[i++] : b.cost[j++];
-    if (from_a && j < b.peak.size() && b.peak[j] == peak) cost = std::min(cost, b.cost[j++]);
-    if (best != std::numeric_limits<double>::infinity() && !Cheaper(cost, best)) continue;
-    best = cost;
-    out->peak.push_back(peak);
-    out->cost.push_back(cost);
-  }
-}
-
 }  // namespace
-
-int TradeList::Within(int64_t limit) const {
-  return static_cast<int>(std::upper_bound(peak.begin(), peak.end(), limit) - peak.begin()) - 1;
-}
-
-void AddTrades(const TradeSum& sum, const TradeLimits& limits, TradeList* list) {
-  static const TradeList kNothing = {{std::numeric_limits<int64_t>::min()}, {0}};
-  constexpr int64_t kEndless = std::numeric_limits<int64_t>::max();
-  const TradeList& a = *sum.a;
-  const TradeList& b = sum.b != nullptr ? *sum.b : kNothing;
-  const int64_t shift_b = sum.b != nullptr ? sum.shift_b : 0;
-  if (a.empty() || b.empty()) return;
-  int64_t peak = std::max(sum.least, a.peak[0] + sum.shift_a);
-  if (sum.b != nullptr) peak = std::max(peak, b.peak[0] + shift_b);
-  if (peak > limits.bytes) return;
-  const double cheapest = sum.cost + a.cost.back() + b.cost.back();
-  if (cheapest > limits.cost) return;
-  const size_t size = list->peak.size();
-  size_t at = list->Within(peak) + 1;  // entries of the list with a lower or equal peak
-  // Where the list is already as good as this gets, all of it is beaten.
-  if (at > 0 && !Cheaper(cheapest, list->cost[at - 1])) return;
-
-  thread_local TradeList added, merged;
-  added.peak.clear();
-  added.cost.clear();
-  size_t i = a.Within(peak - sum.shift_a), j = sum.b != nullptr ? b.Within(peak - shift_b) : 0;
-  while (true) {
-    const double cost = sum.cost + a.cost[i] + b.cost[j];
-    if (cost <= limits.cost && (at == 0 || Cheaper(cost, list->cost[at - 1]))) {
-      added.peak.push_back(peak);
-      added.cost.push_back(cost);
-    }
-    const int64_t next_a = i + 1 < a.peak.size() ? a.peak[i + 1] + sum.shift_a : kEndless;
-    const int64_t next_b = j + 1 < b.peak.size() ? b.peak[j + 1] + shift_b : kEndless;
-    peak = std::min(next_a, next_b);
-    if (peak > limits.bytes || peak == kEndless) break;
-    i += next_a == peak;
-    j += next_b == peak;
-    while (at < size && list->peak[at] <= peak) ++at;
-    if (at > 0 && !Cheaper(cheapest, list->cost[at - 1])) break;
-  }
-  if (added.empty()) return;
-  MergeTrades(*list, added, &merged);
-  std::swap(*list, merged);
-}
 
 PassSolver::PassSolver(const PassModel& pass, ChainMoves moves, const TradeLimits& limits)
     : stages_(pass.stages), moves_(moves), limits_(limits) {
@@ -205,17 +138,63 @@ void PassSolver::SolveOne(int s, int t, Head head, TradeList* list) {
     if (peak <= limits.bytes && leaf.cost <= limits.cost) *list = {{peak}, {leaf.cost}};
     return;
   }
-  ForMoves(s, t, head, [&](const Move& move) { AddTrades(move.sum, limits, list); });
+  if (unit_ == 0) {
+    ForMoves(s, t, head, [&](const Move& move) {
+      AddTrades(move.sum, limits, list);
+      if (list->peak.size() / 4 > limits.points) Thin(list);
+    });
+  } else {
+    const auto on_grid = [&](const TradeSum& sum) {
+      return TradeGridSum{&GridOf(sum.a), sum.shift_a, sum.b != nullptr ? &GridOf(sum.b) : nullptr,
+                          sum.shift_b,    sum.least,   sum.cost};
+    };
+    TradeGrid grid(unit_, limits);
+    ForMoves(s, t, head, [&](const Move& move) { grid.Add(on_grid(move.sum)); });
+    *list = grid.Take();
+  }
+  Thin(list);
+}
+
+void PassSolver::Thin(TradeList* list) {
   const size_t size = list->peak.size();
-  if (size <= limits.points) return;
+  if (size <= limits_.points) return;
   thinned_ = true;
   TradeList thin;
-  for (size_t i = 0; i < limits.points; ++i) {
-    const size_t from = limits.points == 1 ? 0 : i * (size - 1) / (limits.points - 1);
+  for (size_t i = 0; i < limits_.points; ++i) {
+    const size_t from = limits_.points == 1 ? 0 : i * (size - 1) / (limits_.points - 1);
     thin.peak.push_back(list->peak[from]);
     thin.cost.push_back(list->cost[from]);
   }
   *list = std::move(thin);
+}
+
+const TradeGridList& PassSolver::GridOf(const TradeList* list) const {
+  const bool first = list >= first_.data() && list < first_.data() + first_.size();
+  return first ? first_grids_[list - first_.data()] : grids_[list - lists_.data()];
+}
+
+// Where sizes have a large common part and stages are few of a kind, arrays over all peaks are
+// short, and sums of them take less than those of lists.
+void PassSolver::FindGrid(size_t lists) {
+  constexpr int64_t kCellsAStage = 16, kMostCells = int64_t{1} << 25;
+  int64_t unit = 0, all = 0, most = 0;
+  for (const StageModel& m : stages_) {
+    std::vector<int64_t> sizes = {m.boundary_bytes, m.tape_bytes, m.base - stages_[0].base,
+                                  m.back - stages_[0].base};
+    for (const auto& again : m.again) sizes.insert(sizes.end(), again.begin(), again.end());
+    for (const auto& first : m.first) {
+      for (const int64_t bytes : first) sizes.push_back(bytes - stages_[0].base);
+    }
+    for (const int64_t bytes : sizes) {
+      unit = std::gcd(unit, bytes);
+      most = std::max(most, std::abs(bytes));
+    }
+    all += m.boundary_bytes + m.tape_bytes;
+  }
+  if (unit == 0) return;
+  const int64_t cells = (all + 2 * most) / unit;
+  if (cells > kCellsAStage * n() || cells > kMostCells / static_cast<int64_t>(lists)) return;
+  unit_ = unit;
 }
 
 // Stages that nothing tells apart, but for where they stand.
@@ -237,11 +216,6 @@ void PassSolver::FindClasses() {
 
 void PassSolver::Solve() {
   FindClasses();
-  // What waits for the boundary after t alone.
-  for (int t = 0; t + 1 < n(); ++t) {
-    Slot(t + 1, t, kPending) = static_cast<int32_t>(lists_.size());
-    lists_.push_back({{stages_[t + 1].back - stages_[t + 1].base}, {0}});
-  }
   // Problems of the same stages share a list: found by a hash of the classes, then compared.
   std::vector<uint64_t> prefix(n() + 1, 0), power(n() + 1, 1);
   constexpr uint64_t kFactor = 0x9e3779b97f4a7c15;
@@ -251,6 +225,16 @@ void PassSolver::Solve() {
   }
   using Key = std::tuple<int, int, uint64_t, int64_t, bool>;  // head, length, classes, input
   absl::flat_hash_map<Key, std::pair<int, int32_t>> known;    // first stage, list
+  struct Problem {
+    int s, t;
+    Head head;
+  };
+  std::vector<Problem> problems;  // of each list
+  // What waits for the boundary after t alone.
+  for (int t = 0; t + 1 < n(); ++t) {
+    Slot(t + 1, t, kPending) = static_cast<int32_t>(problems.size());
+    problems.push_back({t + 1, t, kPending});
+  }
   for (int length = 1; length <= n(); ++length) {
     for (int s = 0; s + length <= n(); ++s) {
       const int t = s + length - 1;
@@ -262,22 +246,40 @@ void PassSolver::Solve() {
         const uint64_t hash = prefix[end] - prefix[s] * power[end - s];
         const bool input_read = s > 0 && stages_[s - 1].reads_out;
         const Key key = {head, length, hash, Boundary(s - 1), input_read};
-        const auto [it, fresh] = known.try_emplace(key, s, static_cast<int32_t>(lists_.size()));
+        const auto [it, fresh] = known.try_emplace(key, s, static_cast<int32_t>(problems.size()));
         const auto begin = class_.begin();
         if (!fresh && std::equal(begin + s, begin + end, begin + it->second.first)) {
           Slot(s, t, head) = it->second.second;
           continue;
         }
-        TradeList list;
-        SolveOne(s, t, head, &list);
-        Slot(s, t, head) = static_cast<int32_t>(lists_.size());
-        lists_.push_back(std::move(list));
+        Slot(s, t, head) = static_cast<int32_t>(problems.size());
+        problems.push_back({s, t, head});
       }
     }
   }
+  FindGrid(problems.size() + n() + 1);
+  lists_.resize(problems.size());
   first_.resize(n() + 1);
-  first_[n()] = {{0}, {0}};
-  for (int s = n(); s-- > 0;) SolveOne(s, n() - 1, kFirst, &first_[s]);
+  if (unit_ > 0) {
+    grids_.resize(lists_.size());
+    first_grids_.resize(first_.size());
+  }
+  for (size_t i = 0; i < problems.size(); ++i) {
+    const auto [s, t, head] = problems[i];
+    if (s > t) {
+      lists_[i] = {{stages_[s].back - stages_[s].base}, {0}};
+    } else {
+      SolveOne(s, t, head, &lists_[i]);
+    }
+    if (unit_ > 0) grids_[i] = OnGrid(lists_[i], unit_);
+  }
+  // Nothing is left to plan; on the grid, as low as anything.
+  first_[n()] = {{unit_ > 0 ? stages_[0].base % unit_ - unit_ : 0}, {0}};
+  if (unit_ > 0) first_grids_[n()] = OnGrid(first_[n()], unit_);
+  for (int s = n(); s-- > 0;) {
+    SolveOne(s, n() - 1, kFirst, &first_[s]);
+    if (unit_ > 0) first_grids_[s] = OnGrid(first_[s], unit_);
+  }
 }
 
 void PassSolver::Emit(int64_t limit, ChainRuns* runs) const {

@@ -9,37 +9,9 @@
 
 #include "tally/analysis/chain_model.h"
 #include "tally/analysis/plan_chain.h"
+#include "tally/analysis/trade_list.h"
 
 namespace tally {
-
-// Plans of one problem that no other beats: rising peak, falling cost.
-struct TradeList {
-  std::vector<int64_t> peak;
-  std::vector<double> cost;
-
-  bool empty() const { return peak.empty(); }
-  // The last entry with a peak of at most `limit`; -1: none.
-  int Within(int64_t limit) const;
-};
-
-// How far to look.
-struct TradeLimits {
-  int64_t bytes = std::numeric_limits<int64_t>::max();    // no plan above this peak
-  double cost = std::numeric_limits<double>::infinity();  // nor above this extra cost
-  size_t points = std::numeric_limits<size_t>::max();     // of a list; the rest is left out
-};
-
-// At each peak the cost of `a` and `b` together, each shifted, and no peak below `least`.
-struct TradeSum {
-  const TradeList* a = nullptr;
-  int64_t shift_a = 0;
-  const TradeList* b = nullptr;  // null: nothing
-  int64_t shift_b = 0;
-  int64_t least = 0;
-  double cost = 0;
-};
-// Puts into `list` what the sum does better than it. Linear in the three lists.
-void AddTrades(const TradeSum& sum, const TradeLimits& limits, TradeList* list);
 
 class PassSolver {
  public:
@@ -90,6 +62,9 @@ class PassSolver {
   void ForMoves(int s, int t, Head head, const Fn& fn) const;
   void SolveOne(int s, int t, Head head, TradeList* list);
   void FindClasses();
+  void FindGrid(size_t lists);
+  const TradeGridList& GridOf(const TradeList* list) const;
+  void Thin(TradeList* list);
   int32_t& Slot(int s, int t, Head head);
   int32_t Slot(int s, int t, Head head) const;
 
@@ -97,11 +72,14 @@ class PassSolver {
   const ChainMoves moves_;
   const TradeLimits limits_;
   int64_t least_reference_ = 0;
+  int64_t unit_ =
+      0;  // all peaks lie on a grid of it, and lists are kept on it too; 0: they are not
   bool thinned_ = false;
   std::vector<int32_t> class_;  // per stage: equal where nothing tells stages apart
   std::vector<TradeList> lists_;
-  std::vector<int32_t> slots_[3];  // per head, s and t: which list
-  std::vector<TradeList> first_;   // per s
+  std::vector<int32_t> slots_[3];                   // per head, s and t: which list
+  std::vector<TradeList> first_;                    // per s
+  std::vector<TradeGridList> grids_, first_grids_;  // beside lists_ and first_
 };
 
 }  // namespace tally
