@@ -1,6 +1,7 @@
 #include "tally/analysis/knapsack.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 namespace tally {
@@ -26,11 +27,18 @@ class Knapsack {
     // Nothing that is worth nothing, nothing that never fits.
     std::erase_if(
         order_, [&](int32_t i) { return !(items_[i].value > 0) || items_[i].weight > capacity_; });
+    for (const int32_t i : order_) {
+      // Weights that add up to more than can be told are more than any room.
+      const int64_t room = std::numeric_limits<int64_t>::max() - weight_.back();
+      weight_.push_back(weight_.back() + std::min(room, items_[i].weight));
+      value_.push_back(value_.back() + items_[i].value);
+    }
   }
 
   KnapsackAnswer Solve() {
     KnapsackAnswer answer;
     std::vector<State> states = {{}}, taken, merged;
+    const double slack = 1e-12 * value_.back();
     double best = Greedy();
     for (size_t i = 0; i < order_.size(); ++i) {
       const KnapsackItem& item = items_[order_[i]];
@@ -52,8 +60,8 @@ class Knapsack {
       for (const State& state : merged) {
         if (state.value <= most) continue;  // lighter and worth as much is there
         most = state.value;
-        if (state.value + Fractional(i + 1, capacity_ - state.weight) < best * (1 - 1e-12))
-          continue;
+        // Sums of values differ by their order.
+        if (state.value + Fractional(i + 1, capacity_ - state.weight) < best - slack) continue;
         states.push_back(state);
       }
       if (states.size() > max_states_) {
@@ -62,6 +70,7 @@ class Knapsack {
       }
     }
     const State& last = states.back();
+    answer.steps = static_cast<int64_t>(steps_.size());
     answer.weight = last.weight;
     answer.value = last.value;
     for (int32_t s = last.kept; s >= 0; s = steps_[s].before) answer.kept.push_back(steps_[s].item);
@@ -87,15 +96,16 @@ class Knapsack {
 
   // The most that items from `first` on can add when the last one may be cut.
   double Fractional(size_t first, int64_t room) const {
-    double value = 0;
-    for (size_t i = first; i < order_.size(); ++i) {
-      const KnapsackItem& item = items_[order_[i]];
-      if (item.weight > room)
-        return value + item.value * static_cast<double>(room) / static_cast<double>(item.weight);
-      room -= item.weight;
-      value += item.value;
-    }
-    return value;
+    const int64_t most = room > std::numeric_limits<int64_t>::max() - weight_[first]
+                             ? std::numeric_limits<int64_t>::max()
+                             : weight_[first] + room;
+    const size_t end =
+        std::upper_bound(weight_.begin() + first, weight_.end(), most) - weight_.begin() - 1;
+    const double value = value_[end] - value_[first];
+    if (end == order_.size()) return value;
+    const KnapsackItem& item = items_[order_[end]];
+    return value +
+           item.value * static_cast<double>(most - weight_[end]) / static_cast<double>(item.weight);
   }
 
   // Keeps every second state and the one worth most.
@@ -111,6 +121,8 @@ class Knapsack {
   const int64_t capacity_;
   const size_t max_states_;
   std::vector<int32_t> order_;
+  std::vector<int64_t> weight_ = {0};  // of the items before each in order_
+  std::vector<double> value_ = {0};
   std::vector<Step> steps_;
 };
 

@@ -17,6 +17,7 @@ struct KnapsackAnswer {
   std::vector<int32_t> kept;  // ascending; never weighs more than the capacity
   int64_t weight = 0;
   double value = 0;
+  int64_t steps = 0;    // pairs of an item and a state that were looked at
   bool optimal = true;  // false: the limit of states was met, and the best found is this
 };
 
@@ -24,7 +25,7 @@ struct KnapsackAnswer {
 // rounded. The list of undominated pairs of weight and value (Nemhauser and Ullmann,
 // 1969), items in order of value per weight, without those that even the rest taken in fractions
 // could not lift above the best known. Exact while the list is no longer than `max_states`;
-// items x states.
+// items x states x log items.
 KnapsackAnswer SolveKnapsack(const std::vector<KnapsackItem>& items, int64_t capacity,
                              size_t max_states = size_t{1} << 18);
 

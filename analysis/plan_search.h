@@ -51,7 +51,7 @@ class RetentionSearch {
 
   RunList Make(const std::vector<Gap>& gaps);
   bool Repair(std::vector<Gap>& gaps, RunList& list, int64_t budget);
-  bool OpenGaps(std::vector<Gap>& gaps, const RunList& list, int64_t budget) const;
+  bool OpenGaps(std::vector<Gap>& gaps, const RunList& list, int64_t budget);
   void Polish(std::vector<Gap>& gaps, RunList& list, int64_t budget);
   void Vary(std::vector<Gap>& gaps, RunList& list, int64_t budget);
   std::vector<size_t> DearestFirst(const std::vector<Gap>& gaps) const;

@@ -9,6 +9,10 @@
 namespace tally {
 namespace {
 
+// A knapsack looks at no more steps; so many of them take as long as looking at a run.
+constexpr size_t kMostSteps = size_t{1} << 21;
+constexpr int64_t kStepsOfARun = 4;
+
 // What it takes to do without a storage over the peak, until its next use.
 struct Loss {
   std::vector<Gap> gaps;  // of the storage itself, then of what has to be made again with it
@@ -181,7 +185,8 @@ void RetentionSearch::AddSeed(const Plan& plan) {
 }
 
 // Opens gaps for the peak of `list`; false when there is nothing to give back there.
-bool RetentionSearch::OpenGaps(std::vector<Gap>& gaps, const RunList& list, int64_t budget) const {
+bool RetentionSearch::OpenGaps(std::vector<Gap>& gaps, const RunList& list, int64_t budget) {
+  spent_ += static_cast<int64_t>(list.runs.size());
   if (list.peak_run == kNone) return false;
   const std::vector<Loss> losses = PeakLosses(p_, costs_, gaps, list).Find(barred_);
   if (losses.empty()) return false;
@@ -192,7 +197,9 @@ bool RetentionSearch::OpenGaps(std::vector<Gap>& gaps, const RunList& list, int6
     all += loss.gain;
   }
   const int64_t room = std::max<int64_t>(all - (list.peak - budget), 0);
-  const KnapsackAnswer answer = SolveKnapsack(items, room, /*max_states=*/2048);
+  const size_t states = std::clamp<size_t>(kMostSteps / items.size(), 64, 2048);
+  const KnapsackAnswer answer = SolveKnapsack(items, room, states);
+  spent_ += answer.steps / kStepsOfARun;
   std::vector<bool> kept(losses.size(), false);
   for (int32_t i : answer.kept) kept[i] = true;
   int64_t left = room - answer.weight;
