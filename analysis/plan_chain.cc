@@ -1,6 +1,7 @@
 #include "tally/analysis/plan_chain.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -8,12 +9,16 @@
 #include "tally/analysis/chain_model.h"
 #include "tally/analysis/chain_solver.h"
 #include "tally/analysis/floor.h"
+#include "tally/analysis/plan_exact.h"
+#include "tally/analysis/plan_problem.h"
 #include "tally/tensor/check.h"
 
 namespace tally {
 namespace {
 
 constexpr size_t kShortList = 64;
+constexpr int64_t kExactStates = 20'000;
+constexpr int kMostStages = 1024, kMostFrontStages = 256;
 
 const char* NameOf(ChainMoves moves) {
   return moves == ChainMoves::kPersistent ? "persistent" : "chain";
@@ -31,11 +36,12 @@ struct ChainCurve::Solver {
   bool thinned = false;
 
   static absl::StatusOr<std::unique_ptr<Solver>> Make(const Graph& graph, const NodeCosts& costs,
-                                                      ChainMoves moves) {
+                                                      ChainMoves moves,
+                                                      int most_stages = kMostStages) {
     auto solver = std::make_unique<Solver>();
     solver->graph = &graph;
     solver->moves = moves;
-    TALLY_ASSIGN_OR_RETURN(solver->chain, FindChain(graph));
+    TALLY_ASSIGN_OR_RETURN(solver->chain, FindChain(graph, most_stages));
     solver->model = ModelChain(graph, solver->chain, costs);
     return solver;
   }
@@ -98,25 +104,50 @@ absl::StatusOr<PlanAnswer> PlanChain(const Graph& graph, const NodeCosts& costs,
     solver->Solve({.bytes = budget, .cost = enough});
   }
   PlanAnswer answer;
-  const PeakFloor floor = FindFloor(graph);
+  const PlanProblem problem(graph);
+  const PeakFloor floor = FindFloor(problem);
   answer.bound = floor.bytes;
   answer.node = floor.node;
-  if (!solver->points.empty()) {
-    const ChainCurve curve(std::move(solver));
+  const auto give = [&](Plan plan) {
     answer.kind = PlanAnswer::kPlan;
-    answer.plan = curve.PlanAt(curve.points().size() - 1);
+    answer.plan = std::move(plan);
     answer.plan.name = absl::StrCat(NameOf(moves), ":", budget);
-    TALLY_ASSIGN_OR_RETURN(answer.price, PricePlan(graph, answer.plan));
+    answer.price = PriceValidPlan(graph, answer.plan);
     TALLY_CHECK(answer.price.peak_bytes <= budget)
         << "a plan for " << budget << " bytes takes " << answer.price.peak_bytes;
     answer.best = answer.price.peak_bytes;
-    answer.optimal = answer.price.extra_nodes == 0;
-    return answer;
+  };
+  double cost = std::numeric_limits<double>::infinity();
+  if (!solver->points.empty()) {
+    const ChainCurve curve(std::move(solver));
+    give(curve.PlanAt(curve.points().size() - 1));
+    cost = curve.points().back().extra_cost;
+    answer.optimal = cost == 0;
+  } else {
+    solver->Solve({.points = 1});
+    const ChainCurve least(std::move(solver));
+    answer.best = PriceValidPlan(graph, least.PlanAt(0)).peak_bytes;
+    answer.kind = budget < answer.bound ? PlanAnswer::kInfeasible : PlanAnswer::kNotFound;
   }
-  solver->Solve({.points = 1});
-  const ChainCurve least(std::move(solver));
-  answer.best = PriceValidPlan(graph, least.PlanAt(0)).peak_bytes;
-  answer.kind = budget < answer.bound ? PlanAnswer::kInfeasible : PlanAnswer::kNotFound;
+  if (moves == ChainMoves::kTrue && !answer.optimal && answer.kind != PlanAnswer::kInfeasible) {
+    const ExactAnswer exact = SolveExactly(problem, costs, budget, kExactStates);
+    switch (exact.kind) {
+      case ExactAnswer::kSolved:
+        if (exact.extra_cost < cost * (1 - 1e-12)) give(PlanFromRuns(graph, exact.runs));
+        answer.optimal = true;
+        answer.cheapest = exact.extra_cost;
+        break;
+      case ExactAnswer::kInfeasible:
+        answer.kind = PlanAnswer::kInfeasible;
+        answer.bound = exact.bound;
+        answer.node = exact.node;
+        break;
+      case ExactAnswer::kStopped:
+        answer.cheapest = std::min(exact.cheapest, cost);
+        answer.optimal = cost <= answer.cheapest * (1 + 1e-9);
+        break;
+    }
+  }
   return answer;
 }
 
@@ -124,7 +155,7 @@ std::vector<Plan> ChainFront(const Graph& graph, const NodeCosts& costs, ChainMo
                              int most) {
   TALLY_CHECK(most >= 2) << "a front of " << most << " plans";
   absl::StatusOr<std::unique_ptr<ChainCurve::Solver>> solver =
-      ChainCurve::Solver::Make(graph, costs, moves);
+      ChainCurve::Solver::Make(graph, costs, moves, kMostFrontStages);
   std::vector<Plan> plans;
   if (!solver.ok()) return plans;
   (*solver)->Solve({.points = 4 * static_cast<size_t>(most)});

@@ -15,8 +15,13 @@
 // where a constant, or a boundary that backward reads from both sides, turns out to die earlier.
 //
 // Where stages are equal, `kTrue` is the optimum of all schedules as far as exhaustive search goes.
-// Where they differ, schedules outside the class (a stored boundary given up early and stored
-// again) can be cheaper still; analysis/plan_search.h looks for such.
+// Where they differ, schedules outside the class can be cheaper still, on about one random chain of
+// four layers in thirty: a stored boundary is lent. With x_0 and x_1 stored, F2 F3 use x_1 up on
+// their last way to the gradients of 3, and F1 makes it again for those of 2; here what is stored
+// stays until the gradients that follow it are done. To know such plans, a list would be needed for
+// every three stages (where the loan begins, how far down it pays, what is above) instead of two.
+// PlanChain of `kTrue` asks the exact search (analysis/plan_exact.h) instead, which ends on short
+// chains; on long ones analysis/plan_search.h looks for such plans.
 //
 // Time O(n^3 p) for n stages and p points of a list, O(n^2 p) where stages are equal; memory O(n^2)
 // and the lists. A record with too many stages is planned over merged neighbours and says so.
@@ -68,14 +73,18 @@ class ChainCurve {
   std::unique_ptr<Solver> solver_;
 };
 
-// The cheapest plan of the class within `budget` bytes of peak. kInfeasible and kNotFound tell the
+// The cheapest plan of the class within `budget` bytes of peak; with `kTrue` on a chain so short
+// that 20,000 states decide (about a dozen storages between forward and backward), the cheapest of
+// all plans, or the proof that there is none. `optimal` only where that is proven: nothing runs
+// again, or the exact search ended, or its bound is met. kInfeasible and kNotFound tell the
 // working-set floor and its node. kFailedPrecondition where FindChain says so.
 absl::StatusOr<PlanAnswer> PlanChain(const Graph& graph, const NodeCosts& costs, int64_t budget,
                                      ChainMoves moves);
 
 // The plans of all points of the curve, by rising peak; no more than `most` of them, evenly taken,
-// both ends among them. Lists of more than 4 `most` points are thinned on the way, so that of a
-// long curve some points may be missed. Empty when the record is no chain.
+// both ends among them. Chains of more than 256 stages are planned over merged neighbours, and
+// lists of more than 4 `most` points are thinned on the way, so that of a long curve some points
+// may be missed. Empty when the record is no chain.
 std::vector<Plan> ChainFront(const Graph& graph, const NodeCosts& costs, ChainMoves moves,
                              int most = 64);
 

@@ -27,7 +27,11 @@ std::vector<int> UniformLengths(int blocks) {
 class FrontMaker {
  public:
   FrontMaker(const Graph& graph, const NodeCosts& costs, const PlanFrontOptions& options)
-      : g_(graph), costs_(costs), options_(options), problem_(graph) {}
+      : g_(graph),
+        costs_(costs),
+        options_(options),
+        problem_(graph),
+        part_(PartOf(problem_.num_nodes())) {}
 
   PlanFront Make() {
     front_.unit = costs_.unit;
@@ -68,7 +72,8 @@ class FrontMaker {
   }
 
   void AddMinCut() {
-    for (Plan& plan : MinCutCorners(g_, costs_, kCorners)) Add(std::move(plan));
+    const int corners = std::max(kLeastTries, static_cast<int>(kCorners * part_));
+    for (Plan& plan : MinCutCorners(g_, costs_, corners)) Add(std::move(plan));
   }
 
   // From no plan down to the floor, each budget just below the peak of the plan before, until the
@@ -107,10 +112,13 @@ class FrontMaker {
     RetentionSearch search(problem_, costs_);
     for (const PlanPoint& point : front_.points) search.AddSeed(point.plan);
     const int64_t most = front_.points[0].price.peak_bytes, least = front_.floor.bytes;
-    for (int i = options_.budgets; i-- > 0;) {
+    const int budgets = std::max(std::min(kLeastTries, options_.budgets),
+                                 static_cast<int>(options_.budgets * part_));
+    const int64_t work = static_cast<int64_t>(static_cast<double>(options_.work) * part_) / budgets;
+    for (int i = budgets; i-- > 0;) {
       const int64_t budget =
-          least + static_cast<int64_t>(static_cast<double>(most - least) * i / options_.budgets);
-      const RunList found = search.Within(budget, options_.work / options_.budgets);
+          least + static_cast<int64_t>(static_cast<double>(most - least) * i / budgets);
+      const RunList found = search.Within(budget, work);
       if (!found.valid) continue;
       Plan plan = PlanFromRuns(g_, found.Nodes());
       plan.name = absl::StrCat("search:", budget);
@@ -118,6 +126,13 @@ class FrontMaker {
     }
   }
 
+  // What one try takes grows faster than the record; very long ones get fewer tries.
+  static double PartOf(NodeId nodes) {
+    constexpr double kLong = 8192;
+    return std::min(1.0, kLong * kLong / (static_cast<double>(nodes) * nodes));
+  }
+
+  static constexpr int kLeastTries = 4;
   static constexpr int kCorners = 24, kMoments = 8, kChainPlans = 32;
 
   void FindFront() {
@@ -138,6 +153,7 @@ class FrontMaker {
   const NodeCosts& costs_;
   const PlanFrontOptions& options_;
   const PlanProblem problem_;
+  const double part_;  // of the tries of a short record
   PlanFront front_;
 };
 

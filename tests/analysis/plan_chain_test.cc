@@ -114,11 +114,57 @@ class Rotor {
   std::map<std::tuple<int, int, int>, double> known_;
 };
 
+// The published recurrence's least extra forwards by memory; between two entries the former holds,
+// below the first there is no plan.
+struct RotorRow {
+  int layers, tape;
+  std::map<int, double> extra;
+};
+
 TEST(ChainCurve, IsNeverWorseThanRotor) {
-  // Spot values of the published recurrence.
-  EXPECT_EQ(Rotor(4, 0).Extra(5), 2);
-  EXPECT_EQ(Rotor(9, 0).Extra(6), 7);
-  EXPECT_EQ(Rotor(10, 1).Extra(7), 14);
+  const std::vector<RotorRow> table = {
+      {4, 0, {{4, 5}, {5, 2}, {6, 0}}},
+      {4, 1, {{5, 6}, {6, 3}, {7, 2}, {9, 1}, {10, 0}}},
+      {4, 3, {{7, 6}, {8, 4}, {9, 3}, {11, 2}, {15, 1}, {18, 0}}},
+      {9, 0, {{4, 35}, {5, 13}, {6, 7}, {7, 5}, {8, 4}, {9, 3}, {10, 2}, {11, 0}}},
+      {9,
+       1,
+       {{5, 36},
+        {6, 16},
+        {7, 11},
+        {8, 8},
+        {9, 7},
+        {10, 6},
+        {12, 5},
+        {13, 4},
+        {15, 3},
+        {17, 2},
+        {19, 1},
+        {20, 0}}},
+      {10, 0, {{4, 44}, {5, 16}, {6, 9}, {7, 7}, {8, 5}, {9, 4}, {10, 3}, {11, 2}, {12, 0}}},
+      {10,
+       1,
+       {{5, 45},
+        {6, 20},
+        {7, 14},
+        {8, 10},
+        {9, 8},
+        {10, 7},
+        {12, 6},
+        {13, 5},
+        {15, 4},
+        {17, 3},
+        {19, 2},
+        {21, 1},
+        {22, 0}}}};
+  for (const RotorRow& row : table) {
+    Rotor rotor(row.layers, row.tape);
+    EXPECT_GT(rotor.Extra(row.extra.begin()->first - 1), 1e6);
+    for (int m = row.extra.begin()->first; m <= row.extra.rbegin()->first + 2; ++m) {
+      EXPECT_EQ(rotor.Extra(m), std::prev(row.extra.upper_bound(m))->second)
+          << row.layers << " layers, tape " << row.tape << ", memory " << m;
+    }
+  }
   for (const int layers : {4, 9, 10}) {
     for (const int tape : {0, 1, 3}) {
       ChainLayer layer;
@@ -175,7 +221,7 @@ TEST(ChainCurve, IsTheOptimumOnEqualLayers) {
 TEST(ChainPlans, AreNeverBelowTheOptimum) {
   std::mt19937 random(2);
   int exact = 0;
-  constexpr int kRounds = 500;
+  constexpr int kRounds = 300;
   for (int round = 0; round < kRounds; ++round) {
     const CostedGraph chain = RandomChain(random, false, false);
     const PlanOracle oracle(chain.graph, chain.costs);
@@ -204,6 +250,36 @@ TEST(ChainPlans, AreNeverBelowTheOptimum) {
     EXPECT_EQ(front.front().peak_bytes, oracle.floor());
   }
   EXPECT_GT(exact, kRounds * 9 / 10);
+}
+
+// On chains as short as these the exact search ends: every budget gets the proven optimum.
+TEST(PlanChain, IsTheOptimumOnShortChains) {
+  std::mt19937 random(3);
+  int lent = 0;  // cheaper than every plan of the class
+  for (int round = 0; round < 1000; ++round) {
+    SCOPED_TRACE(round);
+    const CostedGraph chain = RandomChain(random, false, round % 3 == 2);
+    const ChainCurve curve = *ChainCurve::Make(chain.graph, chain.costs, ChainMoves::kTrue);
+    const Front front = PlanOracle(chain.graph, chain.costs).front();
+    for (const OraclePoint& p : front) {
+      const PlanAnswer answer =
+          *PlanChain(chain.graph, chain.costs, p.peak_bytes, ChainMoves::kTrue);
+      ASSERT_EQ(answer.kind, PlanAnswer::kPlan);
+      ASSERT_EQ(ExtraCost(chain.graph, answer.plan, chain.costs), p.extra_cost);
+      ASSERT_LE(answer.price.peak_bytes, p.peak_bytes);
+      ASSERT_TRUE(answer.optimal);
+      double of_class = 1e9;
+      for (const ChainPoint& point : curve.points()) {
+        if (point.peak_bytes <= p.peak_bytes) of_class = point.extra_cost;
+      }
+      lent += of_class > p.extra_cost;
+    }
+    const PlanAnswer below =
+        *PlanChain(chain.graph, chain.costs, front.front().peak_bytes - 1, ChainMoves::kTrue);
+    ASSERT_EQ(below.kind, PlanAnswer::kInfeasible);
+    ASSERT_GE(below.best, front.front().peak_bytes);
+  }
+  EXPECT_GT(lent, 0);
 }
 
 TEST(PlanChain, HonoursEveryBudgetAndIsMonotone) {

@@ -1,9 +1,6 @@
 #include "tally/autograd/execute.h"
 
-#include <pthread.h>
-
 #include <algorithm>
-#include <functional>
 
 #include "dropout_chain.h"
 #include "gtest/gtest.h"
@@ -19,6 +16,7 @@
 #include "tally/ops/update.h"
 #include "tally/ops/view.h"
 #include "tally/optim/adamw.h"
+#include "tally/tests/small_stack.h"
 
 namespace tally {
 namespace {
@@ -244,21 +242,6 @@ TEST(StandInBindings, WillNotGuessWhereViewsLie) {
   EXPECT_EQ(StandInBindings(two.graph, kCpu).status().message(),
             "bindings: %0 (f32[2]) and %1 (f32[2]) are views of one storage, and the record does "
             "not tell where in it they lie");
-}
-
-// Runs `fn` on a thread with a stack of 256 KiB.
-void OnASmallStack(const std::function<void()>& fn) {
-  pthread_attr_t attributes;
-  pthread_attr_init(&attributes);
-  ASSERT_EQ(pthread_attr_setstacksize(&attributes, 256 << 10), 0);
-  pthread_t thread;
-  const auto run = [](void* f) -> void* {
-    (*static_cast<const std::function<void()>*>(f))();
-    return nullptr;
-  };
-  ASSERT_EQ(pthread_create(&thread, &attributes, run, const_cast<std::function<void()>*>(&fn)), 0);
-  pthread_join(thread, nullptr);
-  pthread_attr_destroy(&attributes);
 }
 
 TEST(PlanExecutor, RunsTenThousandLayersOnASmallStack) {
