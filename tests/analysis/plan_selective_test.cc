@@ -8,11 +8,13 @@
 #include "dag_graphs.h"
 #include "gpt_step.h"
 #include "gtest/gtest.h"
+#include "megatron_step.h"
 #include "tally/analysis/plan_sqrt.h"
 #include "tally/ops/dropout.h"
 #include "tally/ops/matmul.h"
 #include "tally/ops/reduce.h"
 #include "tally/ops/softmax.h"
+#include "tally/tests/plan_harness.h"
 
 namespace tally {
 namespace {
@@ -159,56 +161,21 @@ TEST(PlanMinCut, IsAsGoodAsTryingAllChoices) {
   }
 }
 
-// Korthikanti's layer, op by op, with dropout masks of one byte: s = 8, b = 2, h = 16, a = 4.
 constexpr int64_t kSeq = 8, kBatch = 2, kWidth = 16, kHeads = 4;
 constexpr int64_t kSbh = kSeq * kBatch * kWidth, kAss = kHeads * kSeq * kSeq * kBatch;
 
 Graph MegatronLayers(int layers, DType dtype, bool dropout, bool fused = false) {
-  std::vector<Tensor> wrt;
-  const auto parameter = [&](const Shape& shape) {
-    const Tensor t = Tensor::Empty({dtype, shape}, kMeta);
-    Declare(t, Origin::kParameter, "w" + std::to_string(wrt.size()));
-    wrt.push_back(t);
-    return t;
-  };
-  const Tensor x0 = parameter({kBatch, kSeq, kWidth});
-  struct Layer {
-    Tensor ln1, ln1b, q, k, v, proj, ln2, ln2b, up, down;
-  };
-  std::vector<Layer> weights;
-  for (int i = 0; i < layers; ++i) {
-    weights.push_back({parameter({kWidth}), parameter({kWidth}), parameter({kWidth, kWidth}),
-                       parameter({kWidth, kWidth}), parameter({kWidth, kWidth}),
-                       parameter({kWidth, kWidth}), parameter({kWidth}), parameter({kWidth}),
-                       parameter({4 * kWidth, kWidth}), parameter({kWidth, 4 * kWidth})});
-  }
   Random random(1);
-  const auto drop = [&](const Tensor& x) { return dropout ? Dropout(x, 0.1, random) : x; };
-  const auto head = [](const Tensor& y) {
-    return Transpose(Reshape(y, {kBatch, kSeq, kHeads, kWidth / kHeads}), 1, 2);
-  };
   Tape tape;
-  tape.Watch(wrt);
-  Tensor x = Mul(x0, 2.0);  // an activation: the first layer's input
-  for (int i = 0; i < layers; ++i) {
-    const Layer& w = weights[i];
-    const Scope scope("h." + std::to_string(i));
-    const Tensor norm = LayerNorm(x, w.ln1, w.ln1b);
-    const Tensor q = Linear(norm, w.q), k = Linear(norm, w.k), v = Linear(norm, w.v);
-    Tensor mixed;
-    if (fused) {
-      const Shape heads = {kBatch, kSeq, kHeads, kWidth / kHeads};
-      mixed = FusedAttention(Reshape(q, heads), Reshape(k, heads), Reshape(v, heads));
-    } else {
-      const Tensor scores = MatMul(head(q), head(k), {.b = true});
-      mixed = Transpose(MatMul(drop(Softmax(scores, {.scale = 0.5})), head(v)), 1, 2);
-    }
-    mixed = Reshape(mixed, {kBatch, kSeq, kWidth});
-    x = Add(x, drop(Linear(mixed, w.proj)));
-    const Tensor up = Linear(LayerNorm(x, w.ln2, w.ln2b), w.up);
-    x = Add(x, drop(Linear(Gelu(up), w.down)));
-  }
-  tape.Gradient(Sum(x), wrt);
+  MegatronStep({.seq = kSeq,
+                .batch = kBatch,
+                .width = kWidth,
+                .heads = kHeads,
+                .layers = layers,
+                .dtype = dtype,
+                .dropout = dropout,
+                .fused = fused},
+               tape, random);
   return tape.Finish();
 }
 
@@ -243,6 +210,74 @@ TEST(PlanSelective, HasMegatronsBytes) {
   EXPECT_EQ(34 * kSbh + 5 * kAss, 11'264);
   EXPECT_EQ(66 * kSbh + 9 * kAss, 21'504);
   EXPECT_EQ(64 * kSbh + 4 * kAss, 18'432);
+}
+
+struct PublishedModel {
+  int64_t seq, batch, width, heads;
+  int64_t all, selective, full;  // MiB a layer
+};
+
+// The published models' layers at their real sizes: 22B, 175B, 530B, 1T.
+TEST(PlanSelective, HasMegatronsBytesOfThePublishedModels) {
+  for (const PublishedModel& m : {PublishedModel{2048, 4, 6144, 64, 6752, 1632, 96},
+                                  {2048, 1, 12288, 96, 2736, 816, 48},
+                                  PublishedModel{2048, 1, 20480, 128, 3920, 1360, 80},
+                                  PublishedModel{2048, 1, 25600, 160, 4900, 1700, 100}}) {
+    constexpr int kLayers = 2;
+    Random random(1);
+    Tape tape;
+    MegatronStep({.seq = m.seq,
+                  .batch = m.batch,
+                  .width = m.width,
+                  .heads = m.heads,
+                  .layers = kLayers,
+                  .dtype = DType::kF16},
+                 tape, random);
+    const Graph graph = tape.Finish();
+    const int64_t statistics = kLayers * 2 * 2 * m.seq * m.batch * 4;
+    const auto mib = [&](const Plan& plan, int64_t beside) {
+      const int64_t bytes = BoundaryBytes(graph, plan) - beside;
+      EXPECT_EQ(bytes % (kLayers << 20), 0);
+      return bytes / (kLayers << 20);
+    };
+    EXPECT_EQ(mib(PlanNone(graph), statistics), m.all);
+    const Plan selective = *PlanSelective(graph, "attention");
+    EXPECT_EQ(mib(selective, statistics), m.selective);
+    EXPECT_EQ(mib(PlanSegments(graph, 1, /*recompute_last=*/true), 0), m.full);
+    // What runs again is the product of queries and keys, 2 b s^2 h of the 24 b s h^2 + 4 b s^2 h
+    // of a layer's forward.
+    EXPECT_EQ(PriceValidPlan(graph, selective).recompute.matmul,
+              kLayers * 2 * m.batch * m.seq * m.seq * m.width);
+  }
+  // Published: 70 % and 65 % of a layer's bytes go.
+  EXPECT_NEAR(1 - 816.0 / 2736, 0.702, 5e-4);
+  EXPECT_NEAR(1 - 1360.0 / 3920, 0.653, 5e-4);
+}
+
+// The formula's bytes are those of a run: the same layers on the CPU, under each of the plans.
+TEST(PlanSelective, RunsMegatronsLayersLikeTheirRecord) {
+  for (const bool dropout : {true, false}) {
+    Random random(1);
+    const RecordedStep step = RecordStep(
+        [&](Tape& tape) {
+          return MegatronStep({.seq = kSeq,
+                               .batch = kBatch,
+                               .width = kWidth,
+                               .heads = kHeads,
+                               .layers = 3,
+                               .dropout = dropout,
+                               .device = kCpu},
+                              tape, random);
+        },
+        {&random});
+    const int64_t statistics = 3 * 2 * 2 * kSeq * kBatch * 4;
+    EXPECT_EQ(BoundaryBytes(step.graph, PlanNone(step.graph)) - statistics,
+              3 * (dropout ? 66 * kSbh + 9 * kAss : 64 * kSbh + 4 * kAss));
+    for (const std::string& kind : SelectiveKinds())
+      ExpectPlanRunsLikeRecord(step, *PlanSelective(step.graph, kind));
+    for (const int length : {1, 2, 3})
+      ExpectPlanRunsLikeRecord(step, PlanSegments(step.graph, length, /*recompute_last=*/true));
+  }
 }
 
 TEST(PlanSelective, KeepsProductsOnly) {
