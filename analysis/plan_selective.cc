@@ -122,16 +122,6 @@ Plan GiveBack(const PlanProblem& p, const std::vector<bool>& drop) {
   return list.valid ? PlanFromRuns(g, list.Nodes()) : PlanNone(g);
 }
 
-bool RunsAgain(const Graph& graph, const Plan& plan) {
-  std::vector<bool> ran(graph.nodes.size(), false);
-  for (const PlanStep& step : plan.steps) {
-    if (step.kind != PlanStep::kRun) continue;
-    if (ran[step.id]) return true;
-    ran[step.id] = true;
-  }
-  return false;
-}
-
 // First backward nodes after forward ones: where a forward pass ends.
 std::vector<NodeId> Boundaries(const Graph& graph) {
   std::vector<NodeId> at;
@@ -178,7 +168,7 @@ absl::StatusOr<Plan> PlanSelective(const Graph& graph, const std::string& kind) 
     for (StorageId s : p.makes(n)) drop[s] = !crosses[s];
   }
   Plan plan = GiveBack(p, drop);
-  if (RunsAgain(graph, plan)) return Named(std::move(plan), name);
+  if (!RerunsOf(graph, plan).empty()) return Named(std::move(plan), name);
   const bool fused = kind == "attention" && contractions.fused;
   return Named(PlanNone(graph), name,
                fused ? "attention is one fused op in this record: it keeps no scores"
@@ -240,11 +230,7 @@ std::vector<Plan> MinCutCorners(const Graph& graph, const NodeCosts& costs, int 
 int64_t BoundaryBytes(const Graph& graph, const Plan& plan) {
   const PlanProblem p(graph);
   const NodeCosts costs = FlopCosts(graph);
-  std::vector<NodeId> runs;
-  for (const PlanStep& step : plan.steps) {
-    if (step.kind == PlanStep::kRun) runs.push_back(step.id);
-  }
-  const RunList list = PriceRuns(p, costs, runs);
+  const RunList list = PriceRuns(p, costs, RunsOf(plan));
   int64_t most = 0;
   for (NodeId at : Boundaries(graph)) {
     // The first run that belongs to the moment.

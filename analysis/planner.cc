@@ -19,14 +19,7 @@ NodeCosts FlopCosts(const Graph& graph) {
 }
 
 double ExtraCost(const Graph& graph, const Plan& plan, const NodeCosts& costs) {
-  std::vector<bool> ran(graph.nodes.size(), false);
-  double sum = 0;
-  for (const PlanStep& step : plan.steps) {
-    if (step.kind != PlanStep::kRun) continue;
-    if (ran[step.id]) sum += costs.of[step.id];
-    ran[step.id] = true;
-  }
-  return sum;
+  return costs.Of(RerunsOf(graph, plan));
 }
 
 }  // namespace tally

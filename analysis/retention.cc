@@ -218,11 +218,7 @@ RunList PriceRuns(const PlanProblem& problem, const NodeCosts& costs,
 }
 
 std::vector<Gap> GapsOf(const PlanProblem& problem, const NodeCosts& costs, const Plan& plan) {
-  std::vector<NodeId> runs;
-  for (const PlanStep& step : plan.steps) {
-    if (step.kind == PlanStep::kRun) runs.push_back(step.id);
-  }
-  const RunList list = PriceRuns(problem, costs, runs);
+  const RunList list = PriceRuns(problem, costs, RunsOf(plan));
   std::vector<int32_t> ended(problem.num_storages(), kNone);
   std::vector<Gap> gaps;
   for (const StorageLife& life : list.lives) {

@@ -6,6 +6,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "tally/analysis/provenance.h"
+#include "tally/analysis/simulate.h"
 
 namespace tally {
 namespace {
@@ -210,9 +211,7 @@ RooflineReport AnalyzeRoofline(const Graph& graph, const SplitProof& proof,
 
 double PlanSeconds(const RooflineReport& roofline, const Plan& plan) {
   double seconds = 0;
-  for (const PlanStep& step : plan.steps) {
-    if (step.kind == PlanStep::kRun) seconds += roofline.nodes[step.id].seconds();
-  }
+  for (NodeId n : RunsOf(plan)) seconds += roofline.nodes[n].seconds();
   return seconds;
 }
 

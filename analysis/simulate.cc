@@ -223,4 +223,22 @@ Plan PlanNone(const Graph& graph) {
   return plan;
 }
 
+std::vector<NodeId> RunsOf(const Plan& plan) {
+  std::vector<NodeId> runs;
+  for (const PlanStep& step : plan.steps) {
+    if (step.kind == PlanStep::kRun) runs.push_back(step.id);
+  }
+  return runs;
+}
+
+std::vector<NodeId> RerunsOf(const Graph& graph, const Plan& plan) {
+  std::vector<bool> ran(graph.nodes.size(), false);
+  std::vector<NodeId> reruns;
+  for (NodeId n : RunsOf(plan)) {
+    if (ran[n]) reruns.push_back(n);
+    ran[n] = true;
+  }
+  return reruns;
+}
+
 }  // namespace tally

@@ -55,6 +55,11 @@ Plan PlanNone(const Graph& graph);
 // before it is made again. Pinned storages stay.
 Plan PlanFromRuns(const Graph& graph, const std::vector<NodeId>& runs);
 
+// The other way round: the nodes that a plan runs, in order, as often as it runs them.
+std::vector<NodeId> RunsOf(const Plan& plan);
+// Of these runs, in order, those of nodes that ran before; views too.
+std::vector<NodeId> RerunsOf(const Graph& graph, const Plan& plan);
+
 }  // namespace tally
 
 #endif  // TALLY_ANALYSIS_SIMULATE_H_

@@ -248,12 +248,8 @@ class Explainer : private ExplanationParts {
 
   template <typename Amount>
   void PlanNodes(const PricedPlan& plan, Amount amount) {
-    std::vector<bool> ran(g_.nodes.size(), false);
-    for (const PlanStep& step : plan.plan.steps) {
-      if (step.kind != PlanStep::kRun) continue;
-      if (ran[step.id] && g_.nodes[step.id].op->kind != OpKind::kView)
-        AddNode(step.id, amount(step.id));
-      ran[step.id] = true;
+    for (NodeId n : RerunsOf(g_, plan.plan)) {
+      if (g_.nodes[n].op->kind != OpKind::kView) AddNode(n, amount(n));
     }
   }
 };

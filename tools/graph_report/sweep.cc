@@ -56,15 +56,6 @@ absl::Status AddAxis(absl::string_view text, std::vector<SweepAxis>& axes) {
   return absl::OkStatus();
 }
 
-// What runs, in order.
-std::vector<NodeId> RunsOf(const Plan& plan) {
-  std::vector<NodeId> runs;
-  for (const PlanStep& step : plan.steps) {
-    if (step.kind == PlanStep::kRun) runs.push_back(step.id);
-  }
-  return runs;
-}
-
 void AddTime(const RooflineReport& roofline, const std::vector<NodeId>& runs, SweepFigures& f) {
   TimeLine sum;
   for (NodeId n : runs) sum.Add(CostLine(), roofline.nodes[n]);
