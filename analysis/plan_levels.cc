@@ -228,24 +228,4 @@ absl::StatusOr<SqrtVerdict> JudgeSqrt(const Graph& graph) {
   return verdict;
 }
 
-std::string InWords(const SqrtVerdict& v) {
-  const auto segments = [](int64_t length) {
-    return absl::StrCat("segments of ", length, length == 1 ? " block" : " blocks");
-  };
-  if (!v.loses()) {
-    return absl::StrCat("sqrt(", v.blocks, ") is the best length here: no other has a peak below ",
-                        v.sqrt_peak, " B.");
-  }
-  std::string words =
-      absl::StrCat("sqrt(", v.blocks, ") loses here: ", segments(v.sqrt_length), " peak at ",
-                   v.sqrt_peak, " B, ", segments(v.best_length), " at ", v.best_peak, " B. ");
-  absl::StrAppend(&words, "The rule takes a block to keep its boundary alone; here it keeps ",
-                  v.tape_bytes, " B of tape besides ", v.boundary_bytes, " B of boundary");
-  if (v.boundary_bytes > 0) {
-    absl::StrAppend(&words, " (", v.tape_bytes / v.boundary_bytes, " times as much)");
-  }
-  absl::StrAppend(&words, ", and all tapes of a segment live at once.");
-  return words;
-}
-
 }  // namespace tally

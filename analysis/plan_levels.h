@@ -44,9 +44,6 @@ struct SqrtVerdict {
 };
 // Prices every uniform length up to L; O(L) plans, so O(L n). kFailedPrecondition without blocks.
 absl::StatusOr<SqrtVerdict> JudgeSqrt(const Graph& graph);
-// One sentence: "sqrt(L) loses here: ..."; says so too when it does not lose.
-std::string InWords(const SqrtVerdict& verdict);
-
 }  // namespace tally
 
 #endif  // TALLY_ANALYSIS_PLAN_LEVELS_H_

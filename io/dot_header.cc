@@ -6,6 +6,7 @@
 #include "tally/analysis/memory.h"
 #include "tally/io/dot_labels.h"
 #include "tally/io/dot_text.h"
+#include "tally/io/plan_name.h"
 #include "tally/io/table.h"
 
 namespace tally::dot {
@@ -85,7 +86,7 @@ std::string Labels::Header() const {
 
 std::string Labels::PlanLine() const {
   const absl::StatusOr<PlanPrice> price = PricePlan(g_, *options_.plan);
-  std::string line = absl::StrCat("plan ", ShortName(options_.plan->name));
+  std::string line = absl::StrCat("plan ", ShortName(PlanTitle(options_.plan->name)));
   if (!price.ok()) return line;
   absl::StrAppend(&line, ": peak ", BytesText(price->peak_bytes), " · kept ",
                   ShortBytes(price->saved_bytes), " · runs ", price->extra_nodes, " ops again, ",

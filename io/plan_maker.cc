@@ -60,7 +60,7 @@ absl::StatusOr<PlanAnswer> PlanMaker::MakeWithin(const PlanSpec& spec) {
     return absl::InvalidArgumentError("plan fit: nothing says how much memory there is");
   PlanAnswer answer = Optimal(*front(), spec.kind == PlanSpec::kFit ? *usable_ : spec.number);
   if (answer.kind == PlanAnswer::kPlan && answer.plan.note.empty())
-    answer.plan.note = absl::StrCat("plan ", answer.plan.name, " of the front");
+    answer.plan.note = absl::StrCat("plan ", PlanTitle(answer.plan.name), " of the front");
   return answer;
 }
 

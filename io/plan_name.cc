@@ -1,6 +1,7 @@
 #include "tally/io/plan_name.h"
 
 #include <algorithm>
+#include <map>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -136,6 +137,27 @@ std::string PlanName(const PlanSpec& spec) {
       return absl::StrCat(form.word, ":", spec.word);
   }
   return form.word;
+}
+
+std::string PlanTitle(const std::string& name) { return PlanTitles({name})[0]; }
+
+std::vector<std::string> PlanTitles(const std::vector<std::string>& names) {
+  constexpr int kFewest = 4, kAll = 19;
+  for (int digits = kFewest;; ++digits) {
+    std::vector<std::string> titles;
+    std::map<std::string, std::string> taken;  // by title
+    bool apart = true;
+    for (const std::string& name : names) {
+      titles.push_back(name);
+      const absl::StatusOr<PlanSpec> spec = ParsePlanName(name);
+      if (spec.ok() && FormOf(spec->kind).argument == PlanForm::kBytes) {
+        titles.back() =
+            absl::StrCat(FormOf(spec->kind).word, ":", ShortBytesName(spec->number, digits));
+      }
+      apart &= taken.try_emplace(titles.back(), name).first->second == name;
+    }
+    if (apart || digits == kAll) return titles;
+  }
 }
 
 std::string PlanFileName(const std::string& name) {

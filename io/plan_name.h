@@ -35,6 +35,12 @@ absl::StatusOr<PlanSpec> ParsePlanName(absl::string_view text);
 // The other way round. Two texts of one plan ("optimal:24GB", "optimal:24000MB") have one name.
 std::string PlanName(const PlanSpec& spec);
 
+// Names for people, beside the names: a number of bytes with more digits than that rounded down to
+// four, or to as many as tell different names apart: "chain:78.92GB". Such a title is a plan's name
+// too, of a budget that is no larger. Texts that are no plan's name stay.
+std::vector<std::string> PlanTitles(const std::vector<std::string>& names);
+std::string PlanTitle(const std::string& name);
+
 // The same where a file system may not like ':': "uniform-4".
 std::string PlanFileName(const std::string& name);
 

@@ -136,4 +136,19 @@ std::string BytesName(int64_t bytes) {
   return absl::StrCat(bytes, "B");
 }
 
+std::string ShortBytesName(int64_t bytes, int digits) {
+  const std::string exact = BytesName(bytes), all = absl::StrCat(bytes);
+  const int count = static_cast<int>(all.size());  // of digits
+  if (bytes < 1000) return exact;
+  constexpr absl::string_view kUnits[] = {"KB", "MB", "GB", "TB"};
+  const int unit = std::min((count - 1) / 3, 4);
+  const int whole = count - 3 * unit;
+  std::string text = all.substr(0, whole);
+  std::string fraction = all.substr(whole, std::max(digits - whole, 0));
+  while (!fraction.empty() && fraction.back() == '0') fraction.pop_back();
+  if (!fraction.empty()) absl::StrAppend(&text, ".", fraction);
+  absl::StrAppend(&text, kUnits[unit - 1]);
+  return text.size() < exact.size() ? text : exact;
+}
+
 }  // namespace tally

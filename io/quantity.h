@@ -19,6 +19,9 @@ absl::StatusOr<int64_t> ParseBytes(absl::string_view text);
 
 // The shortest of the units above that is exact, the other way round: "80GB", "64KiB", "1234B".
 std::string BytesName(int64_t bytes);
+// The same for people: never more than `bytes`, and at most `digits` (1 or more) digits of them
+// where the exact one is longer: "78.92GB" of 78,926,258,176.
+std::string ShortBytesName(int64_t bytes, int digits);
 
 }  // namespace tally
 

@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "tally/io/report.h"
 #include "tally/io/summary_memory.h"
+#include "tally/io/summary_plans.h"
 #include "tally/io/table.h"
 #include "tally/optim/policy.h"
 
@@ -83,7 +84,7 @@ class Writer {
     std::vector<Column> columns = {{"", kLeft}, {"as recorded", kRight}, {"share", kRight}};
     if (s_.split) columns.push_back({"of any batch", kRight});
     for (size_t i : plans)
-      columns.push_back({absl::StrCat("plan ", r_.plans[i].plan.name), kRight});
+      columns.push_back({absl::StrCat("plan ", PlanTitle(r_, r_.plans[i].plan.name)), kRight});
     Table table(columns);
     const auto row = [&](const char* name, int64_t bytes, int64_t fixed, auto of_plan) {
       std::vector<std::string> cells = {name, Dash(bytes),

@@ -45,7 +45,7 @@ std::string KeptName(const Graph& g, const std::vector<ValueId>& first, StorageI
 
 std::string WorthTable(const Report& r, const PricedPlan& plan, const std::vector<ValueId>& first) {
   const std::vector<KeptWorth> worth = WorthOf(r.graph, plan.plan, r.costs);
-  std::string text = Line(absl::StrCat("  plan ", plan.plan.name, ":"));
+  std::string text = Line(absl::StrCat("  plan ", PlanTitle(r, plan.plan.name), ":"));
   if (worth.empty()) return text + Line("    keeps nothing that it could give back");
   const bool seconds = r.costs.unit == NodeCosts::kSeconds;
   Table table({{"kept", kLeft},
@@ -91,10 +91,13 @@ std::string FrontSummary(const Report& r) {
                {"costs more by", kRight},
                {"", kRight},
                {"proven least", kRight}});
-  for (int32_t i : front.front) {
-    const PlanPoint& p = front.points[i];
+  std::vector<std::string> titles;
+  for (int32_t i : front.front) titles.push_back(front.points[i].plan.name);
+  titles = PlanTitles(titles);
+  for (size_t i = 0; i < titles.size(); ++i) {
+    const PlanPoint& p = front.points[front.front[i]];
     const double least = std::min(p.extra_cost, front.CheapestWithin(p.price.peak_bytes));
-    table.AddRow({p.plan.name, ToGrouped(p.price.peak_bytes), ToGrouped(p.price.saved_bytes),
+    table.AddRow({titles[i], ToGrouped(p.price.peak_bytes), ToGrouped(p.price.saved_bytes),
                   ToGrouped(p.price.extra_nodes), CostText(r.costs, p.extra_cost),
                   MoreText(r, p.extra_cost), MoreText(r, least)});
   }

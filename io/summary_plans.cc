@@ -5,7 +5,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "tally/analysis/plan_levels.h"
 #include "tally/analysis/plan_sqrt.h"
 #include "tally/io/plan_name.h"
 #include "tally/io/report_json.h"
@@ -50,7 +49,7 @@ class Writer {
     if (!any || (!r_.request.plans_asked && FindBlocks(r_.graph).size() > kMostBlocksUnasked))
       return;
     const absl::StatusOr<SqrtVerdict> verdict = JudgeSqrt(r_.graph);
-    if (verdict.ok() && verdict->loses()) Line("  " + tally::InWords(*verdict));
+    if (verdict.ok() && verdict->loses()) Line("  " + SqrtText(*verdict));
   }
 
   static constexpr size_t kMostBlocksUnasked = 48;
@@ -68,7 +67,7 @@ class Writer {
     Table table(std::move(columns));
     for (const PricedPlan& plan : r_.plans) {
       const PlanPrice& price = plan.price;
-      std::vector<std::string> cells = {plan.plan.name, ToGrouped(price.peak_bytes),
+      std::vector<std::string> cells = {PlanTitle(r_, plan.plan.name), ToGrouped(price.peak_bytes),
                                         RatioText(price.peak_bytes, r_.memory.peak_bytes),
                                         ToGrouped(price.saved_bytes)};
       if (!time && !fits) cells.push_back(ToGrouped(price.recompute.matmul));
@@ -89,7 +88,7 @@ class Writer {
   }
 
   std::string InWords(const PricedPlan& plan) const {
-    const std::string name = plan.plan.name;
+    const std::string name = PlanTitle(r_, plan.plan.name);
     if (HasBudget(plan.spec)) return absl::StrCat(name, ": ", Budgeted(plan));
     if (plan.plan.segments.empty()) {
       return absl::StrCat(name, ": ", plan.plan.note, plan.plan.note.empty() ? "" : "; ",
@@ -153,8 +152,36 @@ std::string CostText(const NodeCosts& costs, double amount) {
   return FlopsText(static_cast<Count>(amount));
 }
 
+std::string PlanTitle(const Report& report, const std::string& name) {
+  std::vector<std::string> names = {name};
+  for (const PricedPlan& plan : report.plans) names.push_back(plan.plan.name);
+  for (const RefusedPlan& plan : report.refused) names.push_back(plan.name);
+  return PlanTitles(names)[0];
+}
+
+std::string SqrtText(const SqrtVerdict& v) {
+  const auto segments = [](int64_t length) {
+    return absl::StrCat("segments of ", length, length == 1 ? " block" : " blocks");
+  };
+  if (!v.loses()) {
+    return absl::StrCat("sqrt(", v.blocks, ") is the best length here: no other has a peak below ",
+                        BytesText(v.sqrt_peak));
+  }
+  std::string words = absl::StrCat("sqrt(", v.blocks, ") loses here: ", segments(v.sqrt_length),
+                                   " peak at ", BytesText(v.sqrt_peak), ", ",
+                                   segments(v.best_length), " at ", BytesText(v.best_peak));
+  absl::StrAppend(&words, ". The rule takes a block to keep its boundary alone; here it keeps ",
+                  BytesText(v.tape_bytes), " of tape besides ", BytesText(v.boundary_bytes),
+                  " of boundary");
+  if (v.boundary_bytes > 0) {
+    absl::StrAppend(&words, " (", ToGrouped(v.tape_bytes / v.boundary_bytes), " times as much)");
+  }
+  return absl::StrCat(words, ", and all tapes of a segment live at once");
+}
+
 std::string RefusalText(const Report& report, const RefusedPlan& plan) {
-  if (!plan.why.empty()) return absl::StrCat(plan.name, ": ", plan.why);
+  const std::string title = PlanTitle(report, plan.name);
+  if (!plan.why.empty()) return absl::StrCat(title, ": ", plan.why);
   const PlanAnswer& a = plan.answer;
   const bool fit = plan.spec.kind == PlanSpec::kFit;
   const int64_t budget = fit ? report.verdict.usable().value_or(0) : plan.spec.number;
@@ -165,7 +192,7 @@ std::string RefusalText(const Report& report, const RefusedPlan& plan) {
     node = absl::StrCat("node ", a.node, " (", g.nodes[a.node].op->name, path.empty() ? "" : " in ",
                         path, ")");
   }
-  std::string text = absl::StrCat(plan.name, ": no plan within ", BytesText(budget), "; ");
+  std::string text = absl::StrCat(title, ": no plan within ", BytesText(budget), "; ");
   if (a.kind == PlanAnswer::kInfeasible) {
     absl::StrAppend(&text, "proven: no plan has a peak below ", BytesText(a.bound));
     if (!node.empty()) {
@@ -247,7 +274,8 @@ MemoryChart MemoryChartOf(const Report& report) {
     add("as recorded", RecordedSteps(g), report.memory.peak_bytes, report.memory.peak_node);
   for (const PricedPlan& plan : report.plans) {
     if (chart.series.size() == kMostSeries) break;
-    add(plan.plan.name, PlannedSteps(g, plan.plan), plan.price.peak_bytes, plan.price.peak_node);
+    add(PlanTitle(report, plan.plan.name), PlannedSteps(g, plan.plan), plan.price.peak_bytes,
+        plan.price.peak_node);
   }
   if (const std::optional<int64_t> usable = report.verdict.usable()) {
     chart.limit = usable;

@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "tally/analysis/plan_levels.h"
 #include "tally/io/json.h"
 #include "tally/io/memory_svg.h"
 #include "tally/io/report.h"
@@ -18,6 +19,13 @@ std::string PlansSummary(const Report& report);
 // The plans of the report in order, then those that were refused: all null but the name, fits and
 // the answer. The last five keys are null of plans without a budget. Costs are FLOPs or seconds.
 Json PlansJson(const Report& report);
+
+// The plan's name for people, as in every table: a long number of bytes rounded down to as many
+// digits as tell the plans of the report apart (PlanTitles). JSON, CSV and files have the name.
+std::string PlanTitle(const Report& report, const std::string& name);
+
+// "sqrt(L) loses here: ..." with both peaks and why; says so too when it does not lose.
+std::string SqrtText(const SqrtVerdict& verdict);
 
 // Why there is no plan, with the bound, the node that forces it and the gap.
 std::string RefusalText(const Report& report, const RefusedPlan& plan);

@@ -13,6 +13,7 @@
 #include "tally/analysis/provenance.h"
 #include "tally/io/summary.h"
 #include "tally/io/summary_memory.h"
+#include "tally/io/summary_plans.h"
 #include "tally/io/table.h"
 
 namespace tally {
@@ -227,7 +228,7 @@ class Writer {
     const double none = PlanSeconds(t_, r_.plans[0].plan);
     for (size_t i = 1; i < r_.plans.size(); ++i) {
       const double seconds = PlanSeconds(t_, r_.plans[i].plan);
-      Line(absl::StrCat("plan ", r_.plans[i].plan.name, ": ", SecondsText(seconds),
+      Line(absl::StrCat("plan ", PlanTitle(r_, r_.plans[i].plan.name), ": ", SecondsText(seconds),
                         absl::StrFormat(", %.1f %% longer", 100 * (seconds / none - 1))));
     }
   }

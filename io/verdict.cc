@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "tally/io/report.h"
 #include "tally/io/summary_memory.h"
+#include "tally/io/summary_plans.h"
 #include "tally/io/table.h"
 
 namespace tally {
@@ -17,8 +18,8 @@ namespace {
 constexpr char kRecorded[] = "recorded";
 constexpr int64_t kMostRanks = 1024;
 
-std::string AsPlan(const std::string& plan) {
-  return plan == kRecorded ? "as recorded" : absl::StrCat("under plan ", plan);
+std::string AsPlan(const Report& report, const std::string& plan) {
+  return plan == kRecorded ? "as recorded" : absl::StrCat("under plan ", PlanTitle(report, plan));
 }
 
 // "ZeRO 2 on 8 GPUs", "8 GPUs".
@@ -136,9 +137,10 @@ void AddRecordedRemedies(const Report& report, Verdict& verdict) {
     const bool frees = c.plan == "none";
     verdict.remedies.push_back(
         {"plan",
-         frees                 ? std::string("free every storage after its last use")
-         : c.plan == kRecorded ? std::string("no plan")
-                               : absl::StrCat("recompute as plan ", c.plan, " does"),
+         frees ? std::string("free every storage after its last use")
+         : c.plan == kRecorded
+             ? std::string("no plan")
+             : absl::StrCat("recompute as plan ", PlanTitle(report, c.plan), " does"),
          c.plan == kRecorded ? "without --plan" : absl::StrCat("--plan=", c.plan), c.peak});
   }
   // Of those with a plan only what takes fewer ranks.
@@ -150,10 +152,11 @@ void AddRecordedRemedies(const Report& report, Verdict& verdict) {
     ranks = found->options.ranks;
     std::string flags = absl::StrCat("--gpus=", ranks, " --zero=", found->options.stage);
     if (!c.asked && c.plan != kRecorded) absl::StrAppend(&flags, " --plan=", c.plan);
-    verdict.remedies.push_back({"zero",
-                                absl::StrCat(RanksText(ranks, found->options.stage),
-                                             c.plan == kRecorded ? "" : ", plan " + c.plan),
-                                std::move(flags), found->peak});
+    verdict.remedies.push_back(
+        {"zero",
+         absl::StrCat(RanksText(ranks, found->options.stage),
+                      c.plan == kRecorded ? "" : ", plan " + PlanTitle(report, c.plan)),
+         std::move(flags), found->peak});
   }
 }
 
@@ -193,7 +196,8 @@ void SetTime(const Report& report, Verdict& verdict) {
   }
   // What is judged to fit is not the step as recorded: say what that costs.
   if (const Plan* plan = PlanNamed(report, verdict.fits_as); plan != nullptr) {
-    absl::StrAppend(&time, "; under plan ", plan->name, " ", SecondsText(PlanSeconds(t, *plan)));
+    absl::StrAppend(&time, "; under plan ", PlanTitle(report, plan->name), " ",
+                    SecondsText(PlanSeconds(t, *plan)));
   }
   double floor = t.total.seconds;
   const std::optional<ZeroReport>& rank = report.budget.rank;
@@ -250,14 +254,15 @@ class Writer {
     std::string otherwise;  // a plan that was not asked for, and fits
     int left_out = 0;
     for (const FitCase& c : v_.cases) {
-      if (c.fits && !c.asked && otherwise.empty() && !SameAsRecorded(c)) otherwise = AsPlan(c.plan);
+      if (c.fits && !c.asked && otherwise.empty() && !SameAsRecorded(c))
+        otherwise = AsPlan(r_, c.plan);
       if (SameAsRecorded(c)) continue;
       if (v_.cases.size() > kMostCasesShown && !Stands(c)) {
         ++left_out;
         continue;
       }
       parts.push_back(
-          absl::StrCat(c.refused ? "at best " : "", BytesText(c.peak), " ", AsPlan(c.plan)));
+          absl::StrCat(c.refused ? "at best " : "", BytesText(c.peak), " ", AsPlan(r_, c.plan)));
     }
     if (left_out > 0) parts.push_back(absl::StrCat("and ", left_out, " more, below"));
     const std::string answer = *v_.fits            ? "yes"
@@ -266,7 +271,7 @@ class Writer {
     return absl::StrCat(answer, ": peak", Of(), " ", absl::StrJoin(parts, ", "), "; usable ",
                         BytesText(*v_.usable()),
                         *v_.fits ? absl::StrCat(", ", BytesText(*v_.usable() - AskedPeak()),
-                                                " to spare ", AsPlan(v_.fits_as))
+                                                " to spare ", AsPlan(r_, v_.fits_as))
                                  : "");
   }
 
@@ -356,7 +361,7 @@ class Writer {
 
   std::string LargestText(const FitAnswer& a) const {
     const FitResult& f = a.result;
-    std::string text = absl::StrCat("largest ", a.size, " ", AsPlan(a.plan), ": ");
+    std::string text = absl::StrCat("largest ", a.size, " ", AsPlan(r_, a.plan), ": ");
     if (!f.fits) {
       absl::StrAppend(&text, "none; even ", Probe(a, *f.over), ", ",
                       BytesText(f.over->peak - *v_.usable()), " over what is usable");

@@ -58,5 +58,22 @@ TEST(Quantities, AreNamedInTheShortestExactUnit) {
   }
 }
 
+TEST(Quantities, AreRoundedDownWhereTheirNamesAreLong) {
+  struct Case {
+    int64_t bytes;
+    int digits;
+    const char* name;
+  };
+  for (const Case& c :
+       {Case{78'926'258'176, 4, "78.92GB"}, Case{78'926'258'176, 7, "78.92625GB"},
+        Case{999'999'999, 4, "999.9MB"}, Case{80'000'000'000, 4, "80GB"},
+        Case{24'500'000'000, 4, "24.5GB"}, Case{9'000'100'000, 4, "9GB"},
+        Case{int64_t{3} << 30, 4, "3GiB"}, Case{1'234, 4, "1234B"}, Case{123'457, 4, "123457B"},
+        Case{123'457, 1, "123KB"}, Case{INT64_MAX, 4, "9223372TB"}, Case{999, 4, "999B"}}) {
+    EXPECT_EQ(ShortBytesName(c.bytes, c.digits), c.name);
+    EXPECT_LE(ParseBytes(c.name).value_or(INT64_MAX), c.bytes) << c.name;
+  }
+}
+
 }  // namespace
 }  // namespace tally

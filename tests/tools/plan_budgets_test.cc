@@ -4,6 +4,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "tally/analysis/plan_front.h"
+#include "tally/io/plan_name.h"
 #include "tally/nn/presets.h"
 #include "tally/tests/tools/graph_report_run.h"
 
@@ -98,18 +99,21 @@ TEST_F(PlansWithin, MakeAFrontOfWhichEachPointIsAPlan) {
   ASSERT_GE(points.size(), 4u);
   const std::vector<std::string> lines = absl::StrSplit(Bytes(Path("f.csv")), '\n');
   ASSERT_EQ(lines.size(), points.size() + 2);  // a head, and nothing after the last end
+  std::vector<std::string> names;
   for (size_t i = 0; i < points.size(); ++i) {
     const std::vector<std::string> cells = absl::StrSplit(lines[i + 1], ',');
     ASSERT_EQ(cells.size(), 10u);
     EXPECT_EQ(cells[0], points[i].Find("name")->string());
     EXPECT_EQ(cells[1], absl::StrCat(points[i].Find("peak")->integer()));
     EXPECT_GE(points[i].Find("peak")->integer(), Front().floor.bytes);
-    EXPECT_THAT(run.out, HasSubstr("\n  " + cells[0] + " "));
+    names.push_back(cells[0]);
     if (i == 0) continue;
     EXPECT_GT(points[i].Find("peak")->integer(), points[i - 1].Find("peak")->integer());
     EXPECT_LT(points[i].Find("extra_cost")->number(), points[i - 1].Find("extra_cost")->number());
   }
   EXPECT_EQ(points.back().Find("name")->string(), "none");
+  for (const std::string& title : PlanTitles(names))
+    EXPECT_THAT(run.out, HasSubstr("\n  " + title + " "));
   // In the folder as well.
   ASSERT_EQ(Run(std::string(kModel) + "--pareto --quiet --out=r").code, 0);
   EXPECT_EQ(Bytes(Path("r/pareto.csv")), Bytes(Path("f.csv")));

@@ -80,7 +80,7 @@ class Output {
     if (r_.source.batch) absl::StrAppend(&options.title, ", batch ", *r_.source.batch);
     if (r_.source.sequence) absl::StrAppend(&options.title, " x ", *r_.source.sequence);
     if (!r_.dtype.empty()) absl::StrAppend(&options.title, ", ", r_.dtype);
-    if (plan != nullptr) absl::StrAppend(&options.title, ", plan ", plan->name);
+    if (plan != nullptr) absl::StrAppend(&options.title, ", plan ", PlanTitle(plan->name));
     options.fold = o_.fold == "auto"   ? DotOptions::Fold::kAuto
                    : o_.fold == "none" ? DotOptions::Fold::kNone
                                        : DotOptions::Fold::kDepth;
