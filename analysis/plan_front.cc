@@ -42,6 +42,7 @@ class FrontMaker {
       AddSelective();
       AddMinCut();
       AddExact();
+      if (!front_.complete) AddAsked();
       if (!front_.complete) AddSearched();
     }
     FindFront();
@@ -102,6 +103,23 @@ class FrontMaker {
       front_.steps.push_back({budget, exact.extra_cost});
       Add(std::move(plan));
       budget = front_.points.back().price.peak_bytes - 1;
+    }
+  }
+
+  // What is found here seeds the search at the other budgets.
+  void AddAsked() {
+    std::vector<int64_t> asked = options_.asked;
+    std::sort(asked.begin(), asked.end());
+    asked.erase(std::unique(asked.begin(), asked.end()), asked.end());
+    for (int64_t budget : asked) {
+      PlanAnswer answer = PlanSearch(g_, costs_, budget);
+      if (answer.cheapest > 0) front_.steps.push_back({budget, answer.cheapest});
+      if (answer.bound > front_.floor.bytes) {
+        front_.floor = {};
+        front_.floor.bytes = answer.bound;
+        front_.floor.node = answer.node;
+      }
+      if (answer.kind == PlanAnswer::kPlan) Add(std::move(answer.plan));
     }
   }
 

@@ -37,6 +37,9 @@ struct PlanFrontOptions {
   int budgets = 24;            // between the floor and no plan, that the search is asked about
   int64_t work = 250'000'000;  // runs that the search may look at, over all budgets; 0: no search
   int64_t states = 200'000;    // of the exact search, over all budgets; 0: no exact search
+  // Budgets that will be asked for, in any order: of each the front has what PlanSearch answers, so
+  // that Optimal there is never dearer, and the bounds that it has proven.
+  std::vector<int64_t> asked = {};
 };
 
 struct PlanFront {
@@ -54,7 +57,8 @@ struct PlanFront {
 };
 
 // Plans of: none, sqrt, uniform:K, triangular, log, the chain's dynamic programming,
-// selective:KIND, mincut at the corners of its hull, search. Deterministic: bounded by work, not by
+// selective:KIND, mincut at the corners of its hull, search, also at the asked budgets.
+// Deterministic: bounded by work, not by
 // time. A record without backward, or one that is checkpointed already, has the one point "none".
 PlanFront MakePlanFront(const Graph& graph, const NodeCosts& costs,
                         const PlanFrontOptions& options = {});
