@@ -33,6 +33,7 @@ struct PlanSpec {
     kSearch,      // retention intervals on the whole graph, within `number` bytes
     kOptimal,     // the cheapest of the front within `number` bytes
     kFit,         // kOptimal at what the device has for it
+    kFile,        // as somebody wrote it into the file `word` (io/plan_text.h)
   };
   Kind kind = kNone;
   int64_t number = 0;

@@ -9,7 +9,10 @@
 #include "tally/analysis/plan_search.h"
 #include "tally/analysis/plan_selective.h"
 #include "tally/analysis/plan_sqrt.h"
+#include "tally/io/byte_reader.h"
 #include "tally/io/plan_name.h"
+#include "tally/io/plan_text.h"
+#include "tally/io/table.h"
 #include "tally/tensor/check.h"
 
 namespace tally {
@@ -40,9 +43,23 @@ absl::StatusOr<Plan> PlanMaker::MakePlan(const PlanSpec& spec) const {
       return PlanSelective(g_, spec.word);
     case PlanSpec::kMinCut:
       return PlanMinCut(g_, costs_, spec.number).plan;
+    case PlanSpec::kFile:
+      return ReadPlan(spec.word);
     default:
       return PlanNone(g_);
   }
+}
+
+absl::StatusOr<Plan> PlanMaker::ReadPlan(const std::string& path) const {
+  const absl::StatusOr<std::string> text = ReadTextFile(path);
+  if (!text.ok()) return absl::DataLossError(text.status().message());
+  absl::StatusOr<Plan> plan = ParsePlan(g_, *text);
+  if (!plan.ok()) {
+    return absl::DataLossError(
+        absl::StrCat(SanitizeForTerminal(path), ": ", plan.status().message()));
+  }
+  if (plan->note.empty()) plan->note = absl::StrCat("plan ", PlanTitle(plan->name), " of the file");
+  return plan;
 }
 
 absl::StatusOr<PlanAnswer> PlanMaker::MakeWithin(const PlanSpec& spec) {

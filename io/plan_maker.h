@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -22,9 +23,10 @@ class PlanMaker {
   PlanMaker(const Graph& graph, NodeCosts costs, std::optional<int64_t> usable = std::nullopt);
 
   // The plan is validated and named by its PlanName; where it is another's (of the front), the note
-  // says whose. A plan without a budget is always kPlan. kInvalidArgument: `fit` without `usable`.
-  // kFailedPrecondition: a planner of chains and a record that is none, with what of it is not.
-  // Cost: the planner's.
+  // says whose. A plan without a budget is always kPlan. The bytes of an answer to `fit` are of a
+  // rank (analysis/plan_rank.h). kInvalidArgument: `fit` without `usable`. kDataLoss: a file that
+  // cannot be read or is no plan of this graph, with the path and the line. kFailedPrecondition: a
+  // planner of chains and a record that is none, with what of it is not. Cost: the planner's.
   absl::StatusOr<PlanAnswer> Make(const PlanSpec& spec);
 
   // One spec of each planner that does not want a budget; of those with a number, the values that
@@ -41,6 +43,7 @@ class PlanMaker {
  private:
   int AtMostBlocks(int64_t number) const;
   absl::StatusOr<Plan> MakePlan(const PlanSpec& spec) const;
+  absl::StatusOr<Plan> ReadPlan(const std::string& path) const;
   absl::StatusOr<PlanAnswer> MakeWithin(const PlanSpec& spec);
 
   const Graph& g_;

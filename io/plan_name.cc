@@ -3,9 +3,10 @@
 #include <algorithm>
 #include <map>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_replace.h"
+#include "absl/strings/strip.h"
 #include "tally/analysis/plan_selective.h"
 #include "tally/io/quantity.h"
 #include "tally/io/text.h"
@@ -92,16 +93,24 @@ const std::vector<PlanForm>& PlanForms() {
       {"search", PlanSpec::kSearch, PlanForm::kBytes, "BYTES", "search over what is retained"},
       {"optimal", PlanSpec::kOptimal, PlanForm::kBytes, "BYTES",
        "cheapest plan of all planners; a hard bound on the peak"},
-      {"fit", PlanSpec::kFit, PlanForm::kNothing, "", "optimal at what --memory or --hardware has"},
+      {"fit", PlanSpec::kFit, PlanForm::kNothing, "",
+       "optimal at what --memory or --hardware has, with --zero for a rank"},
+      {"@", PlanSpec::kFile, PlanForm::kPath, "FILE",
+       "a plan as a report's folder has it: plan-NAME.txt or .json"},
   };
   return *forms;
 }
 
 std::string FormText(const PlanForm& form) {
-  return absl::StrCat(form.word, form.argument == PlanForm::kNothing ? "" : ":", form.letter);
+  const bool bare = form.argument == PlanForm::kNothing || form.argument == PlanForm::kPath;
+  return absl::StrCat(form.word, bare ? "" : ":", form.letter);
 }
 
 absl::StatusOr<PlanSpec> ParsePlanName(absl::string_view text) {
+  if (absl::ConsumePrefix(&text, FormOf(PlanSpec::kFile).word)) {
+    if (text.empty()) return Bad("@", "write it as @FILE");
+    return PlanSpec{.kind = PlanSpec::kFile, .word = std::string(text)};
+  }
   const size_t colon = text.find(':');
   const absl::string_view word = text.substr(0, colon);
   for (const PlanForm& form : PlanForms()) {
@@ -135,6 +144,8 @@ std::string PlanName(const PlanSpec& spec) {
       return absl::StrCat(form.word, ":", BytesName(spec.number));
     case PlanForm::kWord:
       return absl::StrCat(form.word, ":", spec.word);
+    case PlanForm::kPath:
+      return absl::StrCat(form.word, spec.word);
   }
   return form.word;
 }
@@ -161,7 +172,10 @@ std::vector<std::string> PlanTitles(const std::vector<std::string>& names) {
 }
 
 std::string PlanFileName(const std::string& name) {
-  return absl::StrReplaceAll(name, {{":", "-"}});
+  std::string file;
+  for (char c : absl::StripPrefix(name, FormOf(PlanSpec::kFile).word))
+    file += absl::ascii_isalnum(c) || c == '.' || c == '_' ? c : '-';
+  return file;
 }
 
 bool HasBudget(const PlanSpec& spec) {

@@ -1,7 +1,7 @@
 // Plans by name: what --plan takes, what reports and files call them.
 //
 //   none sqrt uniform:K triangular log revolve:C persistent:BYTES chain:BYTES selective:KIND
-//   mincut:BYTES search:BYTES optimal:BYTES fit
+//   mincut:BYTES search:BYTES optimal:BYTES fit @FILE
 #ifndef TALLY_IO_PLAN_NAME_H_
 #define TALLY_IO_PLAN_NAME_H_
 
@@ -16,7 +16,7 @@ namespace tally {
 
 // One kind of plan and how its name is written.
 struct PlanForm {
-  enum Argument : uint8_t { kNothing, kCount, kBytes, kWord };
+  enum Argument : uint8_t { kNothing, kCount, kBytes, kWord, kPath };
   const char* word;  // "uniform"
   PlanSpec::Kind kind;
   Argument argument;
@@ -25,7 +25,7 @@ struct PlanForm {
 };
 // In the order in which they are listed.
 const std::vector<PlanForm>& PlanForms();
-// "uniform:K", "none".
+// "uniform:K", "none", "@FILE".
 std::string FormText(const PlanForm& form);
 
 // kInvalidArgument with what there is and what was probably meant: an unknown word, an argument
@@ -41,7 +41,7 @@ std::string PlanName(const PlanSpec& spec);
 std::vector<std::string> PlanTitles(const std::vector<std::string>& names);
 std::string PlanTitle(const std::string& name);
 
-// The same where a file system may not like ':': "uniform-4".
+// The same of letters, digits, '.', '_' and '-' alone, for a file system: "uniform-4".
 std::string PlanFileName(const std::string& name);
 
 // Whether the plan is held to a budget of peak bytes, so that there may be none. (mincut:BYTES is

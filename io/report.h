@@ -133,7 +133,8 @@ NodeCosts CostsOf(const Graph& graph, const SplitProof& proof, const ReportReque
 
 // Verifies the graph (its error is returned), then runs every analysis. The plan "none" comes first
 // and once, whether asked for or not. n log n in the graph, besides what its planners take.
-// kInvalidArgument: `fit` where neither hardware nor memory says what there is.
+// kInvalidArgument: `fit` where neither hardware nor memory says what there is. kDataLoss: a plan's
+// file that cannot be read or is no plan of the graph.
 absl::StatusOr<Report> MakeReport(Graph graph, ReportSource source, ReportRequest request);
 
 }  // namespace tally

@@ -35,9 +35,10 @@ TEST(PlanMakerTest, MakesAValidPlanOfEachPlanner) {
       EXPECT_LE(price->peak_bytes, none) << PlanName(spec);
     }
   }
-  // All of them but those whose bytes somebody has to name.
-  EXPECT_EQ(kinds.size(), PlanForms().size() - 1);
+  // All of them but those whose bytes, or whose file, somebody has to name.
+  EXPECT_EQ(kinds.size(), PlanForms().size() - 2);
   EXPECT_EQ(kinds.count(PlanSpec::kOptimal), 0u);
+  EXPECT_EQ(kinds.count(PlanSpec::kFile), 0u);
 }
 
 TEST(PlanMakerTest, KeepsToEachBudgetAndNeverPaysMoreForAGreaterOne) {

@@ -23,13 +23,18 @@ TEST(PlanNames, AreReadAndWrittenForEveryForm) {
     if (form.argument == PlanForm::kCount) name += ":7";
     if (form.argument == PlanForm::kBytes) name += ":24GB";
     if (form.argument == PlanForm::kWord) name += ":attention";
+    if (form.argument == PlanForm::kPath) name += "a b/plan-sqrt.txt";
     const absl::StatusOr<PlanSpec> spec = ParsePlanName(name);
     ASSERT_TRUE(spec.ok()) << spec.status();
     EXPECT_EQ(spec->kind, form.kind);
     EXPECT_EQ(PlanName(*spec), name);
     EXPECT_EQ(PlanFileName(name).find(':'), std::string::npos);
     // An argument more or less is none of them.
-    if (form.argument == PlanForm::kNothing) {
+    if (form.argument == PlanForm::kPath) {
+      EXPECT_EQ(spec->word, "a b/plan-sqrt.txt");
+      EXPECT_EQ(PlanFileName(name), "a-b-plan-sqrt.txt");
+      EXPECT_THAT(FaultOf(form.word), HasSubstr("@FILE"));
+    } else if (form.argument == PlanForm::kNothing) {
       EXPECT_THAT(FaultOf(name + ":3"), HasSubstr("takes nothing"));
     } else {
       EXPECT_THAT(FaultOf(form.word), HasSubstr(FormText(form)));

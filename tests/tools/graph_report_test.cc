@@ -172,8 +172,8 @@ TEST_F(GraphReport, WritesTheSameBytesTwice) {
 
 TEST_F(GraphReport, WritesIntoAFolderOfTheModelsName) {
   EXPECT_EQ(Run("mlp:784,512,10 --quiet").code, 0);
-  for (const char* name :
-       {"graph.dot", "plan-none.dot", "plan-sqrt.dot", "report.json", "proof.json", "graph.json"}) {
+  for (const char* name : {"graph.dot", "plan-none.dot", "plan-sqrt.dot", "plan-sqrt.txt",
+                           "plan-sqrt.json", "report.json", "proof.json", "graph.json"}) {
     EXPECT_TRUE(fs::exists(Path("mlp-784-512-10.report") / name)) << name;
   }
 }

@@ -118,6 +118,28 @@ TEST(TallyTrain, GivesTheSameBitsUnderAPlanInThePeakOfThePlan) {
   std::remove(planned.c_str());
 }
 
+// The record in a model's file is that of the steps: a plan made of it is a plan of them.
+TEST(TallyTrain, RunsByAPlanThatAReportWrote) {
+  const std::string model = Temp("reported.bin"), planned = Temp("replanned.bin");
+  const std::string small = absl::StrCat(kSmall, "--threads=1 ");
+  const std::string once = TrainedAs(small, model);
+  const std::string folder = Temp("report");
+  ASSERT_EQ(std::system(absl::StrCat(TALLY_BINARY_DIR, "/bin/graph-report ", model,
+                                     " --plan=uniform:1 --quiet --out=", folder)
+                            .c_str()),
+            0);
+  const std::string plan = absl::StrCat(small, "--plan=@", folder, "/plan-uniform-1.txt ");
+  EXPECT_EQ(TrainedAs(plan, planned), once);
+  EXPECT_THAT(Train(absl::StrCat(plan, "--out=", planned)).out, HasSubstr(" bytes (equal)"));
+  const Outcome other = Train(absl::StrCat(plan, "--accumulate=2 --out=", planned));
+  EXPECT_EQ(other.code, 3);
+  EXPECT_THAT(other.out,
+              HasSubstr("/plan-uniform-1.txt: plan text: line 2: the plan is of a graph"));
+  std::filesystem::remove_all(folder);
+  std::remove(model.c_str());
+  std::remove(planned.c_str());
+}
+
 TEST(TallyTrain, RefusesPlansThatThereAreNot) {
   for (const char* plan : {"sqr", "uniform:0", "fit", "optimal:1KB", ""}) {
     const Outcome run = Train(absl::StrCat(kSmall, "--plan=", plan, " --out=", Temp("none.bin")));

@@ -38,13 +38,15 @@ constexpr const char* kRunFlags[] = {
     "attention", "checkpoint", "documents", "lora",  "lora-alpha", "lora-targets"};
 
 Flags MakeFlags(ReportOptions& o, Raw& raw) {
-  Flags flags("graph-report MODEL [flags]",
-              "Reports what a step of MODEL costs: FLOPs split and proven, memory, plans.\n"
-              "MODEL is a file (recognised by its content), a folder with one, or a built-in name\n"
-              "(--list-models), sizes optional: mlp:784,512,10 or gpt2:layers=2,width=128.\n"
-              "Writes graph.dot, plan-NAME.dot, report.json, proof.json and graph.json into\n"
-              "NAME.report/ unless flags say otherwise. Exit: 0 ok, 1 a check failed, 2 usage,\n"
-              "3 unreadable or malformed input, 4 not supported, 5 internal, 6 rendering failed.");
+  Flags flags(
+      "graph-report MODEL [flags]",
+      "Reports what a step of MODEL costs: FLOPs split and proven, memory, plans.\n"
+      "MODEL is a file (recognised by its content), a folder with one, or a built-in name\n"
+      "(--list-models), sizes optional: mlp:784,512,10 or gpt2:layers=2,width=128.\n"
+      "Writes graph.dot, plan-NAME.dot, .txt and .json, memory.svg, report.json, proof.json\n"
+      "and graph.json into NAME.report/ unless flags say otherwise.\n"
+      "Exit: 0 ok, 1 a check failed, 2 usage, 3 unreadable or malformed input,\n"
+      "4 not supported, 5 internal, 6 rendering failed.");
   flags.Group(
       "The step (of a file with a recorded graph: as recorded, unless one of these is given)");
   flags.Choice("phase", &raw.phase, {"forward", "backward", "train"}, "what runs");

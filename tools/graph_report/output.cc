@@ -10,6 +10,7 @@
 #include "tally/io/graph_json.h"
 #include "tally/io/memory_svg.h"
 #include "tally/io/plan_name.h"
+#include "tally/io/plan_text.h"
 #include "tally/io/proof_json.h"
 #include "tally/io/render.h"
 #include "tally/io/report_json.h"
@@ -122,8 +123,11 @@ class Output {
     TALLY_RETURN_IF_ERROR(PutIn(folder, "graph.dot", dot_));
     for (const PricedPlan& plan : r_.plans) {
       TALLY_ASSIGN_OR_RETURN(const std::string dot, Dot(&plan.plan));
-      TALLY_RETURN_IF_ERROR(
-          PutIn(folder, absl::StrCat("plan-", PlanFileName(plan.plan.name), ".dot"), dot));
+      const std::string name = absl::StrCat("plan-", PlanFileName(plan.plan.name));
+      TALLY_RETURN_IF_ERROR(WriteIn(folder, name + ".dot", dot));
+      TALLY_RETURN_IF_ERROR(WriteIn(folder, name + ".txt", PlanText(r_.graph, plan.plan)));
+      TALLY_RETURN_IF_ERROR(WriteIn(folder, name + ".json", PlanJsonText(r_.graph, plan.plan)));
+      written_.in_folder.push_back(name + ".{dot,txt,json}");
     }
     TALLY_RETURN_IF_ERROR(PutIn(folder, "memory.svg", MemorySvg(MemoryChartOf(r_))));
     if (r_.request.pareto) TALLY_RETURN_IF_ERROR(PutIn(folder, "pareto.csv", FrontCsv(r_)));
@@ -135,8 +139,13 @@ class Output {
     return absl::OkStatus();
   }
 
+  static absl::Status WriteIn(const std::string& folder, const std::string& name,
+                              const std::string& text) {
+    return WriteText((fs::path(folder) / name).string(), text);
+  }
+
   absl::Status PutIn(const std::string& folder, const std::string& name, const std::string& text) {
-    TALLY_RETURN_IF_ERROR(WriteText((fs::path(folder) / name).string(), text));
+    TALLY_RETURN_IF_ERROR(WriteIn(folder, name, text));
     written_.in_folder.push_back(name);
     return absl::OkStatus();
   }

@@ -14,7 +14,8 @@ namespace tally {
 
 struct Written {
   std::string folder;                  // "": none
-  std::vector<std::string> in_folder;  // names
+  std::vector<std::string>
+      in_folder;  // names, of a plan's files together: "plan-none.{dot,txt,json}"
   std::vector<std::string> named;      // paths, as the flags name them
   // A picture could not be drawn; its DOT file is kept.
   absl::Status rendering;

@@ -351,7 +351,8 @@ absl::StatusOr<Report> LoadReport(const std::string& model, const ReportOptions&
   TALLY_ASSIGN_OR_RETURN(LoadedModel loaded, LoadModel(model, options));
   if (step != nullptr) *step = std::move(loaded.step);
   absl::StatusOr<Report> report =
-      MakeReport(std::move(loaded.graph), std::move(loaded.source), options.request);
+      MakeReport(std::move(loaded.graph), std::move(loaded.source), std::move(request));
+  if (report.status().code() == absl::StatusCode::kDataLoss) return report;  // a plan's file
   if (!report.ok()) {
     return absl::DataLossError(absl::StrCat(model,
                                             ": the graph is no record that could have "

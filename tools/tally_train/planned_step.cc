@@ -81,6 +81,8 @@ absl::StatusOr<std::unique_ptr<PlannedStep>> PlannedStep::Create(const Setup& se
   const Graph& g = step->graph_;
   PlanMaker maker(g, FlopCosts(g));
   absl::StatusOr<PlanAnswer> made = maker.Make(spec);
+  if (made.status().code() == absl::StatusCode::kDataLoss)  // of a file
+    return absl::DataLossError(absl::StrCat("--plan: ", made.status().message()));
   if (!made.ok()) return CannotRun(std::string(made.status().message()));
   PlanAnswer& answer = *made;
   if (answer.kind != PlanAnswer::kPlan) {
