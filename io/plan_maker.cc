@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "tally/analysis/plan_chain.h"
 #include "tally/analysis/plan_levels.h"
+#include "tally/analysis/plan_rank.h"
 #include "tally/analysis/plan_search.h"
 #include "tally/analysis/plan_selective.h"
 #include "tally/analysis/plan_sqrt.h"
@@ -17,8 +18,22 @@
 
 namespace tally {
 
-PlanMaker::PlanMaker(const Graph& graph, NodeCosts costs, std::optional<int64_t> usable)
-    : g_(graph), costs_(std::move(costs)), usable_(usable) {}
+PlanMaker::PlanMaker(const Graph& graph, NodeCosts costs, std::optional<int64_t> usable,
+                     const ZeroOptions& ranks)
+    : g_(graph), costs_(std::move(costs)), usable_(usable), ranks_(ranks) {}
+
+void PlanMaker::Expect(const std::vector<PlanSpec>& specs) {
+  if (front_ != nullptr) return;
+  for (const PlanSpec& spec : specs) {
+    if (spec.kind == PlanSpec::kOptimal) asked_.push_back(spec.number);
+    if (spec.kind != PlanSpec::kFit || !usable_) continue;
+    // What a rank can use of one device's peak lies between: it depends on the plan.
+    for (int64_t budget :
+         {*usable_, BudgetOnOneDevice(g_, ranks_, *usable_), *usable_ + SplitBytes(g_, ranks_)}) {
+      asked_.push_back(budget);
+    }
+  }
+}
 
 // Segments longer than the chain are the whole chain, and more states than stages are all of them;
 // before the first and after the last block there is a stage each.
@@ -70,19 +85,35 @@ absl::StatusOr<PlanAnswer> PlanMaker::MakeWithin(const PlanSpec& spec) {
       return PlanChain(g_, costs_, spec.number, ChainMoves::kTrue);
     case PlanSpec::kSearch:
       return PlanSearch(g_, costs_, spec.number);
+    case PlanSpec::kFit:
+      return MakeFit();
     default:
       break;
   }
-  if (spec.kind == PlanSpec::kFit && !usable_)
-    return absl::InvalidArgumentError("plan fit: nothing says how much memory there is");
-  PlanAnswer answer = Optimal(*front(), spec.kind == PlanSpec::kFit ? *usable_ : spec.number);
+  PlanAnswer answer = Optimal(*front(), spec.number);
   if (answer.kind == PlanAnswer::kPlan && answer.plan.note.empty())
     answer.plan.note = absl::StrCat("plan ", PlanTitle(answer.plan.name), " of the front");
   return answer;
 }
 
+absl::StatusOr<PlanAnswer> PlanMaker::MakeFit() {
+  if (!usable_)
+    return absl::InvalidArgumentError("plan fit: nothing says how much memory there is");
+  PlanAnswer answer = OptimalOnRank(g_, *front(), ranks_, *usable_);
+  if (answer.kind != PlanAnswer::kPlan) return answer;
+  std::string note = absl::StrCat("plan ", PlanTitle(answer.plan.name), " of the front");
+  if (ranks_.ranks > 1 && ranks_.stage > 0) {
+    const int64_t peak = ApplyZero(g_, answer.plan, ranks_).peak_bytes;
+    absl::StrAppend(&note, "; a rank's peak under it is ", BytesText(peak),
+                    ", what one device would need ", BytesText(answer.price.peak_bytes));
+  }
+  answer.plan.note = answer.plan.note.empty() ? note : absl::StrCat(answer.plan.note, "; ", note);
+  return answer;
+}
+
 absl::StatusOr<PlanAnswer> PlanMaker::Make(const PlanSpec& spec) {
   PlanAnswer answer;
+  Expect({spec});
   if (HasBudget(spec)) {
     TALLY_ASSIGN_OR_RETURN(answer, MakeWithin(spec));
     if (answer.kind != PlanAnswer::kPlan) return answer;
@@ -95,7 +126,8 @@ absl::StatusOr<PlanAnswer> PlanMaker::Make(const PlanSpec& spec) {
 }
 
 const std::shared_ptr<const PlanFront>& PlanMaker::front() {
-  if (front_ == nullptr) front_ = std::make_shared<PlanFront>(MakePlanFront(g_, costs_));
+  if (front_ == nullptr)
+    front_ = std::make_shared<PlanFront>(MakePlanFront(g_, costs_, {.asked = asked_}));
   return front_;
 }
 

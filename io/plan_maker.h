@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "tally/analysis/plan_front.h"
 #include "tally/analysis/planner.h"
+#include "tally/analysis/zero.h"
 
 namespace tally {
 
@@ -18,9 +19,15 @@ namespace tally {
 // asked for.
 class PlanMaker {
  public:
-  // `graph` must pass Verify and outlive this. `usable`: bytes that `fit` may take; nullopt where
-  // nothing says how much there is.
-  PlanMaker(const Graph& graph, NodeCosts costs, std::optional<int64_t> usable = std::nullopt);
+  // `graph` must pass Verify and outlive this. `usable`: bytes that `fit` may take, on each of
+  // `ranks`; nullopt where nothing says how much there is.
+  PlanMaker(const Graph& graph, NodeCosts costs, std::optional<int64_t> usable = std::nullopt,
+            const ZeroOptions& ranks = {});
+
+  // What Make will be asked for, told before the first of them: the front is then made with their
+  // budgets in mind, so that `optimal:BYTES` is never dearer than `search:BYTES` and no answer
+  // depends on the order of the questions. Make tells itself of the first.
+  void Expect(const std::vector<PlanSpec>& specs);
 
   // The plan is validated and named by its PlanName; where it is another's (of the front), the note
   // says whose. A plan without a budget is always kPlan. The bytes of an answer to `fit` are of a
@@ -45,10 +52,13 @@ class PlanMaker {
   absl::StatusOr<Plan> MakePlan(const PlanSpec& spec) const;
   absl::StatusOr<Plan> ReadPlan(const std::string& path) const;
   absl::StatusOr<PlanAnswer> MakeWithin(const PlanSpec& spec);
+  absl::StatusOr<PlanAnswer> MakeFit();
 
   const Graph& g_;
   const NodeCosts costs_;
   const std::optional<int64_t> usable_;
+  const ZeroOptions ranks_;
+  std::vector<int64_t> asked_;  // budgets of the front
   std::shared_ptr<const PlanFront> front_;
 };
 

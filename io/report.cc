@@ -117,7 +117,8 @@ namespace {
 absl::Status AddPlans(Report& report) {
   const Graph& g = report.graph;
   report.costs = CostsOf(g, report.proof, report.request);
-  PlanMaker maker(g, report.costs, UsableMemory(report.request));
+  PlanMaker maker(g, report.costs, UsableMemory(report.request),
+                  {.ranks = report.request.gpus, .stage = report.request.zero});
   std::vector<PlanSpec> specs = {{.kind = PlanSpec::kNone}};
   std::vector<PlanSpec>& asked = report.request.plans;
   const auto given = static_cast<std::ptrdiff_t>(asked.size());
@@ -126,6 +127,7 @@ absl::Status AddPlans(Report& report) {
     asked.insert(asked.end(), all.begin(), all.end());
   }
   specs.insert(specs.end(), asked.begin(), asked.end());
+  maker.Expect(specs);
   for (size_t i = 0; i < specs.size(); ++i) {
     const PlanSpec& spec = specs[i];
     if (std::find(specs.begin(), specs.begin() + i, spec) != specs.begin() + i) continue;

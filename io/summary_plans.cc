@@ -185,6 +185,7 @@ std::string RefusalText(const Report& report, const RefusedPlan& plan) {
   const PlanAnswer& a = plan.answer;
   const bool fit = plan.spec.kind == PlanSpec::kFit;
   const int64_t budget = fit ? report.verdict.usable().value_or(0) : plan.spec.number;
+  const bool rank = fit && report.request.gpus > 1 && report.request.zero > 0;
   const Graph& g = report.graph;
   std::string node;
   if (a.node != kNone) {
@@ -194,15 +195,20 @@ std::string RefusalText(const Report& report, const RefusedPlan& plan) {
   }
   std::string text = absl::StrCat(title, ": no plan within ", BytesText(budget), "; ");
   if (a.kind == PlanAnswer::kInfeasible) {
-    absl::StrAppend(&text, "proven: no plan has a peak below ", BytesText(a.bound));
+    absl::StrAppend(&text,
+                    rank ? "proven: under no plan is a rank's peak below "
+                         : "proven: no plan has a peak below ",
+                    BytesText(a.bound));
     if (!node.empty()) {
       absl::StrAppend(&text, ", what ", node,
                       " reads, writes and uses as scratch, with what must live beside");
+    } else if (rank) {
+      absl::StrAppend(&text, ", the states that it holds");
     }
     return absl::StrCat(text, "; that is ", BytesText(a.bound - budget), " more");
   }
-  absl::StrAppend(&text,
-                  "none was found and none is ruled out: the least peak of all plans made is ",
+  absl::StrAppend(&text, "none was found and none is ruled out: the least peak ",
+                  rank ? "of a rank under any plan made is " : "of all plans made is ",
                   BytesText(a.best), ", proven is only that none is below ", BytesText(a.bound));
   if (!node.empty()) absl::StrAppend(&text, " (", node, ")");
   return absl::StrCat(text, ", a gap of ", BytesText(a.best - a.bound));

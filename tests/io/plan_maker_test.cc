@@ -1,11 +1,18 @@
 #include "tally/io/plan_maker.h"
 
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <limits>
 #include <set>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_cat.h"
+#include "tally/analysis/plan_rank.h"
 #include "tally/io/plan_name.h"
+#include "tally/io/plan_text.h"
 #include "tally/tests/analysis/gpt_step.h"
 
 namespace tally {
@@ -73,6 +80,121 @@ TEST(PlanMakerTest, KeepsToEachBudgetAndNeverPaysMoreForAGreaterOne) {
   EXPECT_EQ(below.kind, PlanAnswer::kInfeasible);
   EXPECT_EQ(below.bound, floor);
   EXPECT_NE(below.node, kNone);
+}
+
+// At budgets between the floor and no plan, asked in either order.
+TEST(PlanMakerTest, NeverPaysMoreForOptimalThanForSearchAtItsBudget) {
+  const Graph graph = SmallGpt();
+  const NodeCosts costs = FlopCosts(graph);
+  const int64_t none = PriceValidPlan(graph, PlanNone(graph)).peak_bytes;
+  const int64_t floor = FindFloor(graph).bytes;
+  std::vector<PlanSpec> specs;
+  for (int i = 3; i <= 5; ++i)
+    specs.push_back({.kind = PlanSpec::kOptimal, .number = floor + (none - floor) * i / 6});
+  PlanMaker maker(graph, costs), backwards(graph, costs);
+  maker.Expect(specs);
+  std::reverse(specs.begin(), specs.end());
+  backwards.Expect(specs);
+  double last = 0;
+  int plans = 0;
+  for (PlanSpec spec : specs) {  // budgets fall
+    const PlanAnswer optimal = ValueOrThrow(maker.Make(spec));
+    const PlanAnswer same = ValueOrThrow(backwards.Make(spec));
+    spec.kind = PlanSpec::kSearch;
+    const PlanAnswer search = ValueOrThrow(maker.Make(spec));
+    ASSERT_EQ(optimal.kind, same.kind);
+    if (search.kind != PlanAnswer::kPlan) continue;
+    ASSERT_EQ(optimal.kind, PlanAnswer::kPlan) << spec.number;
+    ++plans;
+    const double extra = ExtraCost(graph, optimal.plan, costs);
+    EXPECT_LE(extra, ExtraCost(graph, search.plan, costs)) << spec.number;
+    EXPECT_GE(optimal.cheapest, std::min(extra, search.cheapest)) << "a bound that search has";
+    EXPECT_GE(extra, last) << spec.number;
+    EXPECT_EQ(optimal.plan.steps.size(), same.plan.steps.size());
+    EXPECT_EQ(extra, ExtraCost(graph, same.plan, costs));
+    last = extra;
+  }
+  EXPECT_GE(plans, 2);
+  EXPECT_GT(last, 0);
+}
+
+// Parameters and gradients of 8 ranks, split by stage 3 and 2; the step has no optimizer.
+TEST(PlanMakerTest, FitsARankInWhatItDoesNotHold) {
+  const Graph graph = SmallGpt();
+  const NodeCosts costs = FlopCosts(graph);
+  int64_t parameters = 0;
+  for (const StorageRecord& storage : graph.storages)
+    parameters += storage.origin == Origin::kParameter ? storage.bytes : 0;
+  const int64_t none = PriceValidPlan(graph, PlanNone(graph)).peak_bytes;
+  const PlanFront front = MakePlanFront(graph, costs);
+  for (int stage = 0; stage <= 3; ++stage) {
+    const ZeroOptions ranks{.ranks = 8, .stage = stage};
+    const int64_t split = SplitBytes(graph, ranks);
+    EXPECT_GE(split, parameters * std::max(stage - 1, 0)) << stage;
+    std::vector<int64_t> peaks;
+    for (const PlanPoint& point : front.points) {
+      peaks.push_back(ApplyZero(graph, point.plan, ranks).peak_bytes);
+      EXPECT_LE(point.price.peak_bytes - peaks.back(), split) << point.plan.name;
+    }
+    const int64_t rank_none = peaks[0], least = *std::min_element(peaks.begin(), peaks.end());
+    double last = -1;
+    for (int i = 2; i >= 0; --i) {  // budgets fall
+      const int64_t budget = least + (rank_none - least) * i / 2;
+      // Of one front, the cheapest that fits, by looking at them all.
+      const PlanAnswer answer = OptimalOnRank(graph, front, ranks, budget);
+      ASSERT_EQ(answer.kind, PlanAnswer::kPlan) << stage << ' ' << budget;
+      EXPECT_LE(ApplyZero(graph, answer.plan, ranks).peak_bytes, budget);
+      EXPECT_EQ(answer.price.extra_nodes == 0, i == 2) << "what fits without a plan takes none";
+      double cheapest = std::numeric_limits<double>::infinity();
+      for (size_t p = 0; p < peaks.size(); ++p) {
+        if (peaks[p] <= budget) cheapest = std::min(cheapest, front.points[p].extra_cost);
+      }
+      EXPECT_EQ(ExtraCost(graph, answer.plan, costs), cheapest);
+      EXPECT_GE(cheapest, last);
+      EXPECT_LE(answer.cheapest, cheapest);
+      last = cheapest;
+    }
+    // Where parameters are split, a rank needs no plan in what is too little for one device.
+    if (stage == 3) {
+      EXPECT_LT(rank_none, none);
+    }
+    const PlanAnswer refused = OptimalOnRank(graph, front, ranks, 1);
+    EXPECT_EQ(refused.kind, PlanAnswer::kInfeasible);
+    EXPECT_EQ(refused.best, least);
+    EXPECT_LE(refused.bound, least);
+    EXPECT_GE(refused.bound, stage == 3 ? parameters / 8 : parameters);
+    if (stage != 3) continue;
+    PlanMaker maker(graph, costs, (least + rank_none) / 2, ranks);
+    const PlanAnswer fit = ValueOrThrow(maker.Make({.kind = PlanSpec::kFit}));
+    ASSERT_EQ(fit.kind, PlanAnswer::kPlan);
+    EXPECT_LE(ApplyZero(graph, fit.plan, ranks).peak_bytes, (least + rank_none) / 2);
+    EXPECT_THAT(fit.plan.note, testing::HasSubstr("a rank's peak under it is"));
+  }
+}
+
+TEST(PlanMakerTest, ReadsAPlanFromAFile) {
+  const Graph graph = SmallGpt();
+  PlanMaker maker(graph, FlopCosts(graph));
+  const PlanAnswer made = ValueOrThrow(maker.Make({.kind = PlanSpec::kUniform, .number = 2}));
+  const std::string path = testing::TempDir() + "tally_plan_maker.plan";
+  for (std::string text : {PlanText(graph, made.plan), PlanJsonText(graph, made.plan)}) {
+    std::ofstream(path, std::ios::binary) << text;
+    const PlanAnswer read = ValueOrThrow(maker.Make(ValueOrThrow(ParsePlanName("@" + path))));
+    EXPECT_EQ(read.plan.steps, made.plan.steps);
+    EXPECT_EQ(read.plan.name, "@" + path);
+    EXPECT_EQ(read.price.peak_bytes, made.price.peak_bytes);
+    EXPECT_EQ(read.plan.note, "plan uniform:2 of the file");
+  }
+  const std::string text = PlanText(graph, made.plan);
+  std::ofstream(path, std::ios::binary) << text << "run 1000000 linear\n";
+  const absl::Status bad = maker.Make({.kind = PlanSpec::kFile, .word = path}).status();
+  EXPECT_EQ(bad.code(), absl::StatusCode::kDataLoss);
+  const auto lines = std::count(text.begin(), text.end(), '\n');
+  EXPECT_THAT(std::string(bad.message()),
+              testing::StartsWith(absl::StrCat(path, ": plan text: line ", lines + 1, ": ")));
+  std::remove(path.c_str());
+  EXPECT_EQ(maker.Make({.kind = PlanSpec::kFile, .word = path}).status().code(),
+            absl::StatusCode::kDataLoss);
 }
 
 TEST(PlanMakerTest, WantsToKnowTheMemoryOfFit) {

@@ -48,7 +48,11 @@ TEST_F(PlansWithin, AreThePlanTheProofAndTheGap) {
   const Json plan = Last(ValueOrThrow(ParseJson(Bytes(Path("r.json")))));
   EXPECT_EQ(plan.Find("answer")->string(), "plan");
   EXPECT_LE(plan.Find("peak")->integer(), (least + none) / 2);
-  const PlanAnswer answer = Optimal(Front(), (least + none) / 2);
+  const auto optimal = [](int64_t bytes) {
+    const NodeCosts costs = FlopCosts(Traced());
+    return Optimal(MakePlanFront(Traced(), costs, {.asked = {bytes}}), bytes);
+  };
+  const PlanAnswer answer = optimal((least + none) / 2);
   EXPECT_EQ(plan.Find("extra_cost")->number(),
             ExtraCost(Traced(), answer.plan, FlopCosts(Traced())));
   EXPECT_EQ(plan.Find("optimal")->boolean(), answer.optimal);
@@ -65,11 +69,14 @@ TEST_F(PlansWithin, AreThePlanTheProofAndTheGap) {
   EXPECT_EQ(refused.Find("bound")->integer(), floor);
   EXPECT_TRUE(refused.Find("peak")->is(Json::Kind::kNull));
   // The gap, where there is one.
-  if (least - 1 < floor) return;
-  const Outcome gap = Run(absl::StrCat(kModel, "--plan=optimal:", least - 1, "B --json=r.json"));
+  const PlanAnswer missing = optimal(floor);
+  if (missing.kind == PlanAnswer::kPlan) return;
+  const Outcome gap = Run(absl::StrCat(kModel, "--plan=optimal:", floor, "B --json=r.json"));
   EXPECT_EQ(gap.code, 1);
   EXPECT_THAT(gap.err, HasSubstr("none was found and none is ruled out"));
-  EXPECT_EQ(Last(ValueOrThrow(ParseJson(Bytes(Path("r.json"))))).Find("best")->integer(), least);
+  EXPECT_EQ(Last(ValueOrThrow(ParseJson(Bytes(Path("r.json"))))).Find("best")->integer(),
+            missing.best);
+  EXPECT_GT(missing.best, floor);
 }
 
 TEST_F(PlansWithin, FitTheDevice) {
@@ -87,6 +94,37 @@ TEST_F(PlansWithin, FitTheDevice) {
   const Outcome never = Run(absl::StrCat(kModel, "--reserve=0 --memory=1000B --plan=fit --quiet"));
   EXPECT_EQ(never.code, 1);
   EXPECT_THAT(never.err, HasSubstr("fit: no plan within 1,000 B; proven"));
+}
+
+// Of AdamW's states, 16 bytes a parameter, each of 8 ranks has an eighth of what its stage splits.
+TEST_F(PlansWithin, FitARankThatHoldsItsPartOfTheStates) {
+  const int64_t none = Front().none().price.peak_bytes;
+  const int64_t least = Front().points[Front().front[0]].price.peak_bytes;
+  const auto flags = [&](int64_t memory, int stage) {
+    return absl::StrCat(kModel, "--reserve=0 --plan=fit --json=r.json --memory=", memory, "B ",
+                        stage > 0 ? absl::StrCat("--gpus=8 --check-fits --zero=", stage) : "");
+  };
+  const auto cost_of = [&](int64_t memory, int stage) {
+    const Outcome run = Run(flags(memory, stage));
+    EXPECT_EQ(run.code, 0) << stage << run.err;
+    const Json report = ValueOrThrow(ParseJson(Bytes(Path("r.json"))));
+    EXPECT_TRUE(Last(report).Find("fits")->boolean());
+    const JsonArray& cases = report.Find("verdict")->Find("cases")->array();
+    EXPECT_LE(cases.back().Find("peak")->integer(), memory);
+    if (stage > 0) {
+      EXPECT_THAT(Last(report).Find("note")->string(), HasSubstr("a rank's peak under it is"));
+    }
+    return Last(report).Find("extra_cost")->number();
+  };
+  // The room that the states leave spares runs.
+  const int64_t memory = (3 * least + none) / 4;
+  const double alone = cost_of(memory, 0);
+  EXPECT_LT(cost_of(memory, 2), alone);
+  // What is too little for one device whatever the plan can do for a rank.
+  EXPECT_GT(cost_of(Front().floor.bytes - 1, 3), 0);
+  const Outcome never = Run(flags(1000, 3));
+  EXPECT_EQ(never.code, 1);
+  EXPECT_THAT(never.err, HasSubstr("proven: under no plan is a rank's peak below"));
 }
 
 TEST_F(PlansWithin, MakeAFrontOfWhichEachPointIsAPlan) {

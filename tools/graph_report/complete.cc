@@ -34,7 +34,8 @@ class Tracer {
     const Graph& graph = traced.graph;
     if (plan == kRecorded) return ApplyZero(graph, ranks).peak_bytes;
     TALLY_ASSIGN_OR_RETURN(const PlanSpec spec, ParsePlanName(plan));
-    PlanMaker maker(graph, CostsOf(graph, ProveSplit(graph), request_), UsableMemory(request_));
+    PlanMaker maker(graph, CostsOf(graph, ProveSplit(graph), request_), UsableMemory(request_),
+                    ranks);
     TALLY_ASSIGN_OR_RETURN(const PlanAnswer answer, maker.Make(spec));
     if (answer.kind == PlanAnswer::kPlan) return ApplyZero(graph, answer.plan, ranks).peak_bytes;
     return std::max(answer.best, answer.bound);
