@@ -96,6 +96,12 @@ bool Report::tied() const {
 }
 
 NodeCosts CostsOf(const Graph& graph, const SplitProof& proof, const ReportRequest& request) {
+  if (request.plan_cost == PlanCost::kMeasured) {
+    TALLY_CHECK(request.measured != nullptr &&
+                request.measured->costs.of.size() == graph.nodes.size())
+        << "costs that were not measured of this graph";
+    return request.measured->costs;
+  }
   if (request.plan_cost == PlanCost::kFlops || !request.hardware) return FlopCosts(graph);
   NodeCosts costs;
   costs.unit = NodeCosts::kSeconds;

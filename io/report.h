@@ -48,6 +48,13 @@ enum class PlanCost : uint8_t {
   kFlops,
   kTime,  // seconds a node takes at least on the request's hardware, or is predicted to take on its
           // machine
+  kMeasured,  // seconds that a node took when the step was run: ReportRequest::measured
+};
+
+// What the nodes of the reported graph took when somebody ran it.
+struct MeasuredNodes {
+  NodeCosts costs;  // beside Graph::nodes, in seconds
+  std::string how;  // "seconds, the least of 3 runs of each node on this machine's CPU, 2 threads"
 };
 
 // What is asked of a graph besides what it holds. The defaults ask nothing more.
@@ -55,7 +62,8 @@ struct ReportRequest {
   std::vector<PlanSpec> plans;
   bool all_plans = false;                      // and PlanMaker::All
   bool plans_asked = false;                    // by the user: it is to fit under one of them
-  PlanCost plan_cost = PlanCost::kFlops;       // kTime wants hardware
+  PlanCost plan_cost = PlanCost::kFlops;       // kTime wants hardware, kMeasured `measured`
+  std::shared_ptr<const MeasuredNodes> measured;
   bool pareto = false;                         // the front of all planners
   bool worth = false;                          // what the bytes buy that plans keep
   std::optional<Hardware> hardware;            // what it runs on: without, no time is told
@@ -128,7 +136,8 @@ struct Report {
   bool tied() const;  // a look-up table is also a weight
 };
 
-// What the nodes of any graph cost, as the request says. `proof` is of the graph.
+// What the nodes of a graph cost, as the request says; of one that was measured, of that graph
+// alone. `proof` is of the graph.
 NodeCosts CostsOf(const Graph& graph, const SplitProof& proof, const ReportRequest& request);
 
 // Verifies the graph (its error is returned), then runs every analysis. The plan "none" comes first

@@ -57,11 +57,13 @@ class Writer {
   // Time and whether it fits take the place of the FLOPs, whose ratio stays.
   void PlanTable() {
     const bool time = r_.roofline.has_value(), fits = r_.verdict.fits.has_value();
+    const bool measured = r_.request.plan_cost == PlanCost::kMeasured;
     std::vector<Column> columns = {
         {"plan", kLeft}, {"peak", kRight}, {"ratio", kRight}, {"saved", kRight}};
     if (!time && !fits) columns.push_back({"recomputed FLOPs", kRight});
     columns.push_back({"nodes again", kRight});
     columns.push_back({"FLOPs ratio", kRight});
+    if (measured) columns.push_back({"extra time", kRight});
     if (time) columns.push_back({"time", kRight});
     if (fits) columns.push_back({"fits", kLeft});
     Table table(std::move(columns));
@@ -73,11 +75,17 @@ class Writer {
       if (!time && !fits) cells.push_back(ToGrouped(price.recompute.matmul));
       cells.push_back(ToGrouped(price.extra_nodes));
       cells.push_back(RatioText(r_.hardware_flops(price), r_.cost.hardware_flops()));
+      if (measured) cells.push_back(SecondsText(plan.extra));
       if (time) cells.push_back(SecondsText(PlanSeconds(*r_.roofline, plan.plan)));
       if (fits) cells.push_back(Fits(plan.plan.name) ? "yes" : "no");
       table.AddRow(std::move(cells));
     }
     absl::StrAppend(&text_, IndentedLines(table));
+    if (!measured) return;
+    double once = 0;
+    for (double seconds : r_.costs.of) once += seconds;
+    Line(absl::StrCat("  extra time: of what runs again, where once through takes ",
+                      SecondsText(once), "; ", CostSource(r_)));
   }
 
   bool Fits(const std::string& name) const {
@@ -152,6 +160,15 @@ std::string CostText(const NodeCosts& costs, double amount) {
   return FlopsText(static_cast<Count>(amount));
 }
 
+std::string CostSource(const Report& report) {
+  const ReportRequest& request = report.request;
+  if (request.plan_cost == PlanCost::kMeasured) return "measured: " + request.measured->how;
+  if (report.costs.unit == NodeCosts::kFlops) return "of all three columns of the record";
+  const std::string& title = request.hardware->title;
+  if (request.machine) return absl::StrCat("predicted from the calibration of ", title);
+  return absl::StrCat("at least, on ", title);
+}
+
 std::string PlanTitle(const Report& report, const std::string& name) {
   std::vector<std::string> names = {name};
   for (const PricedPlan& plan : report.plans) names.push_back(plan.plan.name);
@@ -218,6 +235,7 @@ std::string PlansSummary(const Report& report) { return Writer(report).Write(); 
 
 Json PlansJson(const Report& r) {
   Json plans = Json::Array();
+  const std::string source = CostSource(r);
   const char* const unit = r.costs.unit == NodeCosts::kSeconds ? "seconds" : "FLOPs";
   for (const PricedPlan& plan : r.plans) {
     const PlanPrice& price = plan.price;
@@ -228,6 +246,7 @@ Json PlansJson(const Report& r) {
     json.Add("ratio_peak", Ratio(price.peak_bytes, r.memory.peak_bytes));
     json.Add("ratio_flops", Ratio(r.hardware_flops(price), r.cost.hardware_flops()));
     json.Add("fits", Fits(r, plan.plan.name)).Add("extra_cost", plan.extra).Add("cost_unit", unit);
+    json.Add("cost_source", source);
     json.Add("note", plan.plan.note.empty() ? Json() : Json(plan.plan.note));
     json.Add("answer", "plan").Add("optimal", budget ? Json(plan.optimal) : Json());
     json.Add("cheapest", budget ? Json(plan.cheapest) : Json());
@@ -242,6 +261,7 @@ Json PlansJson(const Report& r) {
       json.Add(key, Json());
     }
     json.Add("fits", Fits(r, plan.name)).Add("extra_cost", Json()).Add("cost_unit", unit);
+    json.Add("cost_source", source);
     json.Add("note", RefusalText(r, plan));
     json.Add("answer", !plan.why.empty()                   ? "refused"
                        : a.kind == PlanAnswer::kInfeasible ? "infeasible"

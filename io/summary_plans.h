@@ -15,7 +15,7 @@ namespace tally {
 std::string PlansSummary(const Report& report);
 
 // [{name peak saved recompute_flops extra_nodes ratio_peak ratio_flops fits
-//   extra_cost cost_unit note answer optimal cheapest bound bound_node best}]
+//   extra_cost cost_unit cost_source note answer optimal cheapest bound bound_node best}]
 // The plans of the report in order, then those that were refused: all null but the name, fits and
 // the answer. The last five keys are null of plans without a budget. Costs are FLOPs or seconds.
 Json PlansJson(const Report& report);
@@ -29,6 +29,10 @@ std::string SqrtText(const SqrtVerdict& verdict);
 
 // Why there is no plan, with the bound, the node that forces it and the gap.
 std::string RefusalText(const Report& report, const RefusedPlan& plan);
+
+// Where the costs that planners trade against bytes come from: "measured: the least of 3 runs of
+// each node on this machine's CPU, 2 threads", "at least, on NVIDIA H100 SXM 80 GB".
+std::string CostSource(const Report& report);
 
 // "3.21 GFLOPs", "12.3 ms".
 std::string CostText(const NodeCosts& costs, double amount);

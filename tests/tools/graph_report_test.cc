@@ -80,8 +80,9 @@ TEST_F(GraphReport, HasTheKeysOfItsSchemaInOrder) {
             "peak_node at_peak recipe recipe_name bytes_per_parameter moments master states budget "
             "lines growth rank ");
   EXPECT_EQ(Keys(report.Find("plans")->array()[0]),
-            "name peak saved recompute_flops extra_nodes ratio_peak ratio_flops fits extra_cost cost_unit "
-            "note answer optimal cheapest bound bound_node best ");
+            "name peak saved recompute_flops extra_nodes ratio_peak ratio_flops fits extra_cost "
+            "cost_unit "
+            "cost_source note answer optimal cheapest bound bound_node best ");
 }
 
 TEST_F(GraphReport, CountsSavedBytesOfTheMlpOnce) {

@@ -130,6 +130,75 @@ TEST_F(PlansOfModels, HaveFilesThatBearTheirNames) {
   EXPECT_EQ(Bytes(Path("x.svg")), svg);
 }
 
+TEST_F(PlansOfModels, AreReadBackFromTheFolder) {
+  const Outcome wrote = Run(std::string(kModel) + "--plan=uniform:2 --out=r");
+  ASSERT_EQ(wrote.code, 0) << wrote.err;
+  EXPECT_THAT(wrote.out, HasSubstr("plan-uniform-2.{dot,txt,json}"));
+  const Json report = ReportOf(std::string(kModel) +
+                               "--plan=uniform:2,@r/plan-uniform-2.txt,@r/plan-uniform-2.json");
+  const Json& made = PlanOf(report, "uniform:2");
+  for (const char* name : {"@r/plan-uniform-2.txt", "@r/plan-uniform-2.json"}) {
+    const Json& read = PlanOf(report, name);
+    for (const char* key : {"peak", "saved", "extra_nodes"})
+      EXPECT_EQ(read.Find(key)->integer(), made.Find(key)->integer()) << name << key;
+    EXPECT_EQ(read.Find("extra_cost")->number(), made.Find("extra_cost")->number());
+  }
+  // Its own files bear its name, without what is none of a file's.
+  ASSERT_EQ(Run(std::string(kModel) + "--plan=@r/plan-uniform-2.txt --quiet --out=s").code, 0);
+  EXPECT_TRUE(fs::exists(Path("s/plan-r-plan-uniform-2.txt.json")));
+  // Another record's, one that was changed, and none.
+  const Outcome other = Run("mlp --plan=@r/plan-uniform-2.txt");
+  EXPECT_EQ(other.code, 3);
+  EXPECT_THAT(other.err, StartsWith("graph-report: r/plan-uniform-2.txt: plan text: line 2: the "
+                                    "plan is of a graph with"));
+  std::string text = Bytes(Path("r/plan-uniform-2.txt"));
+  Write(Path("r/x.txt"), text.insert(text.find('\n', text.find("\nrun ") + 1) + 1, "run 3 x\n"));
+  const Outcome changed = Run(std::string(kModel) + "--plan=@r/x.txt");
+  EXPECT_EQ(changed.code, 3);
+  EXPECT_THAT(changed.err, AllOf(HasSubstr("r/x.txt: plan text: line "), HasSubstr("not \"x\"")));
+  EXPECT_EQ(Run(std::string(kModel) + "--plan=@r/none.txt").code, 3);
+  EXPECT_EQ(Run(std::string(kModel) + "--plan=@").code, 2);
+}
+
+TEST_F(PlansOfModels, CostSecondsMeasuredHere) {
+  const Outcome run =
+      Run(std::string(kModel) + "--plan=uniform:2,optimal:1GB --cost=measured --json=r.json");
+  ASSERT_EQ(run.code, 0) << run.err;
+  EXPECT_THAT(run.out, AllOf(HasSubstr("  extra time\n"),
+                             HasSubstr("  extra time: of what runs again, where once through")));
+  const Json report = ValueOrThrow(ParseJson(Bytes(Path("r.json"))));
+  const Json& plan = PlanOf(report, "uniform:2");
+  EXPECT_EQ(plan.Find("cost_unit")->string(), "seconds");
+  EXPECT_THAT(
+      plan.Find("cost_source")->string(),
+      StartsWith("measured: seconds, the least of 3 runs of each node on this machine's CPU"));
+  // A hundred small nodes run again in less than a second.
+  EXPECT_GT(plan.Find("extra_cost")->number(), 0);
+  EXPECT_LT(plan.Find("extra_cost")->number(), 1);
+  EXPECT_EQ(PlanOf(report, "none").Find("extra_cost")->number(), 0);
+  EXPECT_THAT(Run(std::string(kModel) +
+                  "--plan=uniform:2 --cost=measured --explain=plans.uniform:2.extra_cost")
+                  .out,
+              HasSubstr("on this machine's CPU"));
+  // A file has the record and no values.
+  SaveSmall("x.bin", "");
+  const Outcome file = Run("x.bin --cost=measured --json=r.json");
+  ASSERT_EQ(file.code, 0) << file.err;
+  EXPECT_THAT(
+      PlanOf(ValueOrThrow(ParseJson(Bytes(Path("r.json")))), "none").Find("cost_source")->string(),
+      HasSubstr("stand-ins"));
+}
+
+TEST_F(PlansOfModels, AreNotMeasuredWhereTheStepCannotRun) {
+  const Outcome large = Run(std::string(kModel) + "--batch=100000000 --cost=measured");
+  EXPECT_EQ(large.code, 2);
+  EXPECT_THAT(large.err, AllOf(StartsWith("graph-report: --cost=measured: the step runs here"),
+                               HasSubstr("at hand"), HasSubstr("--cost=flops")));
+  const Outcome fit = Run(std::string(kModel) + "--cost=measured --fit=batch --memory=80GB");
+  EXPECT_EQ(fit.code, 2);
+  EXPECT_THAT(fit.err, HasSubstr("--fit tries others"));
+}
+
 TEST_F(PlansOfModels, CostTimeWhereTimeIsAsked) {
   const Json report =
       ReportOf(std::string(kModel) + "--plan=uniform:2 --hardware=h100 --cost=time");

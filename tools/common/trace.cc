@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "tally/autograd/bindings.h"
 #include "tally/ops/update.h"
 #include "tally/optim/adagrad.h"
 #include "tally/optim/adam.h"
@@ -72,8 +73,9 @@ absl::StatusOr<Trace> Run(const FamilyConfig& config, const TraceOptions& option
   if (options.phase == TracePhase::kTrain) {
     TALLY_ASSIGN_OR_RETURN(optimizer, MakeOptimizer(options.optimizer));
     optimizer->SetPolicy(options.policy);
-    // A first step on meta makes the state; any tensors of the right specs serve as gradients.
-    if (options.device.is_meta()) optimizer->Step(params, params);
+    // A first step makes the state; any tensors of the right specs serve as gradients. Where bytes
+    // are at hand and nobody wants a step in the middle of a run, it is made on the way.
+    if (options.device.is_meta() || options.capture != nullptr) optimizer->Step(params, params);
   }
   Trace trace;
   trace.sequence = SequenceOf(config, options);
@@ -85,6 +87,8 @@ absl::StatusOr<Trace> Run(const FamilyConfig& config, const TraceOptions& option
     trace.tokens += batches.back().tokens;
   }
   Tape tape;
+  std::optional<CaptureBindings> capture;
+  if (options.capture != nullptr) capture.emplace(tape, CaptureBindings::kCopy);
   if (options.phase == TracePhase::kForward) {
     for (const Batch& batch : batches) model->Loss(batch, nullptr);
     trace.graph = tape.Finish();
@@ -94,6 +98,7 @@ absl::StatusOr<Trace> Run(const FamilyConfig& config, const TraceOptions& option
                                        options.clip, GradientDType(options.policy)});
     trace.graph = tape.Finish();
   }
+  if (capture) *options.capture = capture->Take();
   trace.parameters = parameters.named();
   return trace;
 }

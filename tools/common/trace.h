@@ -16,6 +16,8 @@
 
 namespace tally {
 
+struct PlanBindings;
+
 enum class TracePhase : uint8_t { kForward, kBackward, kTrain };
 
 struct TraceOptions {
@@ -32,6 +34,9 @@ struct TraceOptions {
   std::vector<int64_t> documents;   // packed in each sequence; empty: none
   LoraOptions lora;                 // rank 0: none. Else only the adapters are trained
   Device device = kMeta;
+  // Where given, gets copies of what the step takes from outside, to run the record again with; not
+  // on meta.
+  PlanBindings* capture = nullptr;
 };
 
 struct Trace {

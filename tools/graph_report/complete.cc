@@ -21,7 +21,10 @@ constexpr int64_t kMostRemedyBlocks = 2'000;  // of a trace that is only tried
 // The step of a report traced again with something changed.
 class Tracer {
  public:
-  Tracer(const TracedStep& step, const ReportRequest& request) : step_(step), request_(request) {}
+  Tracer(const TracedStep& step, const ReportRequest& request) : step_(step), request_(request) {
+    // Only the reported step was measured.
+    if (request_.plan_cost == PlanCost::kMeasured) request_.plan_cost = PlanCost::kFlops;
+  }
 
   const TraceOptions& trace() const { return step_.trace; }
   const FamilyConfig& family() const { return step_.family; }
@@ -43,7 +46,7 @@ class Tracer {
 
  private:
   const TracedStep& step_;
-  const ReportRequest& request_;
+  ReportRequest request_;
 };
 
 void SplitBatch(const Tracer& tracer, Report& report) {

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "tally/analysis/plan_front.h"
 #include "tally/io/report_json.h"
+#include "tally/io/summary_plans.h"
 #include "tally/tools/graph_report/explain_budget.h"
 #include "tally/tools/graph_report/explain_flops.h"
 #include "tally/tools/graph_report/explain_parts.h"
@@ -169,6 +170,7 @@ class Explainer : private ExplanationParts {
          "whether the plan's peak, of a rank where there are several, is at most verdict.usable"},
         {"note", "why the plan is as it is, or why there is none"},
         {"cost_unit", "what --cost says that planners trade against bytes"},
+        {"cost_source", "what --cost says, and where its figures come from"},
         {"answer",
          "plan; infeasible: proven that there is none within the budget; not found: neither found "
          "nor ruled out"},
@@ -233,8 +235,9 @@ class Explainer : private ExplanationParts {
   // Sums of doubles: told, not added up again.
   void PlanCosts(const PricedPlan& plan) {
     const bool seconds = r_.costs.unit == NodeCosts::kSeconds;
-    Say(absl::StrCat("the cost of every node that the plan runs again, ",
-                     seconds ? "its time" : "FLOPs of all three columns"),
+    Say(absl::StrCat(
+            "the cost of every node that the plan runs again, ",
+            seconds ? absl::StrCat("its time, ", CostSource(r_)) : "FLOPs of all three columns"),
         seconds ? "s" : "FLOPs");
     if (!seconds) PlanNodes(plan, [&](NodeId n) { return static_cast<Count>(r_.costs.of[n]); });
   }

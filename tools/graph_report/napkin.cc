@@ -66,9 +66,9 @@ absl::Status SetRecipe(const std::string& optimizer, NapkinOptions& o) {
 }
 
 absl::Status CheckAlone(const Flags& flags, const ReportOptions& options) {
-  for (const char* name :
-       {"out", "dot", "csv", "graph", "svg", "pdf", "png", "fold", "focus", "detail", "labels",
-        "explain", "assert", "diff", "plan", "zero", "reserve", "fit", "check-fits"}) {
+  for (const char* name : {"out",  "dot",   "csv",    "graph",   "svg",     "pdf",       "png",
+                           "fold", "focus", "detail", "labels",  "explain", "assert",    "diff",
+                           "plan", "cost",  "zero",   "reserve", "fit",     "check-fits"}) {
     if (flags.given(name)) {
       return absl::InvalidArgumentError(absl::StrCat(
           "--napkin answers by itself, as text or --json, and has no use for --", name));

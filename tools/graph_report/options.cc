@@ -65,8 +65,9 @@ Flags MakeFlags(ReportOptions& o, Raw& raw) {
   flags.Text("plan", &raw.plan, "LIST",
              "activation checkpointing: names from below, or all, apart by commas");
   for (const PlanForm& form : PlanForms()) flags.Note(FormText(form), form.about);
-  flags.Choice("cost", &raw.cost, {"flops", "time"},
-               "what planners trade against bytes; time wants --hardware");
+  flags.Choice("cost", &raw.cost, {"flops", "time", "measured"},
+               "what planners trade against bytes; time wants --hardware, measured runs the step "
+               "here on the CPU a few times and takes seconds of each node");
   flags.Switch("pareto", &o.request.pareto,
                "the front of all planners, peak against cost; pareto.csv of the folder");
   flags.Text("pareto-csv", &o.pareto_csv, "FILE", "the front as CSV, one line a plan");
@@ -163,7 +164,14 @@ absl::Status CheckPlans(const Flags& flags, const Raw& raw, ReportOptions& o) {
           "--plan=fit wants to know the memory: say --memory=80GB or --hardware=h100");
     }
   }
-  o.request.plan_cost = raw.cost == "time" ? PlanCost::kTime : PlanCost::kFlops;
+  o.request.plan_cost = raw.cost == "time"       ? PlanCost::kTime
+                        : raw.cost == "measured" ? PlanCost::kMeasured
+                                                 : PlanCost::kFlops;
+  if (o.request.plan_cost == PlanCost::kMeasured && flags.given("fit")) {
+    return absl::InvalidArgumentError(
+        "--cost=measured is of the step that runs and --fit tries others; say --cost=time or "
+        "--cost=flops, or measure at the size that --fit finds");
+  }
   if (o.request.plan_cost == PlanCost::kTime && !flags.given("hardware")) {
     return absl::InvalidArgumentError(
         "--cost=time is the time of each node on a device; say which with --hardware");

@@ -13,9 +13,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
+#include "tally/analysis/verify.h"
 #include "tally/io/model_config.h"
 #include "tally/io/model_file.h"
 #include "tally/io/text.h"
+#include "tally/tools/graph_report/measure.h"
 
 namespace tally {
 namespace {
@@ -349,6 +351,11 @@ absl::StatusOr<LoadedModel> LoadModel(const std::string& model, const ReportOpti
 absl::StatusOr<Report> LoadReport(const std::string& model, const ReportOptions& options,
                                   std::optional<TracedStep>* step) {
   TALLY_ASSIGN_OR_RETURN(LoadedModel loaded, LoadModel(model, options));
+  ReportRequest request = options.request;
+  if (request.plan_cost == PlanCost::kMeasured && Verify(loaded.graph).ok()) {
+    TALLY_ASSIGN_OR_RETURN(MeasuredNodes measured, MeasureStep(loaded.step, loaded.graph));
+    request.measured = std::make_shared<const MeasuredNodes>(std::move(measured));
+  }
   if (step != nullptr) *step = std::move(loaded.step);
   absl::StatusOr<Report> report =
       MakeReport(std::move(loaded.graph), std::move(loaded.source), std::move(request));
