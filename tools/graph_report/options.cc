@@ -65,9 +65,9 @@ Flags MakeFlags(ReportOptions& o, Raw& raw) {
   flags.Text("plan", &raw.plan, "LIST",
              "activation checkpointing: names from below, or all, apart by commas");
   for (const PlanForm& form : PlanForms()) flags.Note(FormText(form), form.about);
-  flags.Choice("cost", &raw.cost, {"flops", "time", "measured"},
-               "what planners trade against bytes; time wants --hardware, measured runs the step "
-               "here on the CPU a few times and takes seconds of each node");
+  flags.Choice(
+      "cost", &raw.cost, {"flops", "time", "measured"},
+      "what planners trade against bytes; time wants --hardware, measured runs the step here");
   flags.Switch("pareto", &o.request.pareto,
                "the front of all planners, peak against cost; pareto.csv of the folder");
   flags.Text("pareto-csv", &o.pareto_csv, "FILE", "the front as CSV, one line a plan");
