@@ -77,6 +77,16 @@ absl::StatusOr<Plan> PlanMaker::ReadPlan(const std::string& path) const {
   return plan;
 }
 
+std::optional<PlanAnswer> PlanMaker::NoneWithin(int64_t budget, const ZeroOptions& ranks) const {
+  PlanAnswer answer;
+  answer.plan = PlanNone(g_);
+  answer.best = ApplyZero(g_, answer.plan, ranks).peak_bytes;
+  if (answer.best > budget) return std::nullopt;
+  answer.price = PriceValidPlan(g_, answer.plan);
+  answer.optimal = true;
+  return answer;
+}
+
 absl::StatusOr<PlanAnswer> PlanMaker::MakeWithin(const PlanSpec& spec) {
   switch (spec.kind) {
     case PlanSpec::kPersistent:
@@ -90,7 +100,8 @@ absl::StatusOr<PlanAnswer> PlanMaker::MakeWithin(const PlanSpec& spec) {
     default:
       break;
   }
-  PlanAnswer answer = Optimal(*front(), spec.number);
+  PlanAnswer answer = NoneWithin(spec.number, {}).value_or(PlanAnswer());
+  if (!answer.optimal) answer = Optimal(*front(), spec.number);
   if (answer.kind == PlanAnswer::kPlan && answer.plan.note.empty())
     answer.plan.note = absl::StrCat("plan ", PlanTitle(answer.plan.name), " of the front");
   return answer;
@@ -99,7 +110,8 @@ absl::StatusOr<PlanAnswer> PlanMaker::MakeWithin(const PlanSpec& spec) {
 absl::StatusOr<PlanAnswer> PlanMaker::MakeFit() {
   if (!usable_)
     return absl::InvalidArgumentError("plan fit: nothing says how much memory there is");
-  PlanAnswer answer = OptimalOnRank(g_, *front(), ranks_, *usable_);
+  PlanAnswer answer = NoneWithin(*usable_, ranks_).value_or(PlanAnswer());
+  if (!answer.optimal) answer = OptimalOnRank(g_, *front(), ranks_, *usable_);
   if (answer.kind != PlanAnswer::kPlan) return answer;
   std::string note = absl::StrCat("plan ", PlanTitle(answer.plan.name), " of the front");
   if (ranks_.ranks > 1 && ranks_.stage > 0) {

@@ -51,6 +51,8 @@ class PlanMaker {
   int AtMostBlocks(int64_t number) const;
   absl::StatusOr<Plan> MakePlan(const PlanSpec& spec) const;
   absl::StatusOr<Plan> ReadPlan(const std::string& path) const;
+  // The plan without recomputation, which needs no front to be the cheapest; nullopt above budget.
+  std::optional<PlanAnswer> NoneWithin(int64_t budget, const ZeroOptions& ranks) const;
   absl::StatusOr<PlanAnswer> MakeWithin(const PlanSpec& spec);
   absl::StatusOr<PlanAnswer> MakeFit();
 

@@ -154,10 +154,7 @@ absl::Status AddPlans(Report& report) {
     report.plans.push_back({std::move(answer.plan), std::move(answer.price), spec, extra,
                             answer.optimal, answer.cheapest});
   }
-  const bool fronted = std::any_of(specs.begin(), specs.end(), [](const PlanSpec& spec) {
-    return spec.kind == PlanSpec::kOptimal || spec.kind == PlanSpec::kFit;
-  });
-  if (fronted || report.request.pareto) report.front = maker.front();
+  if (report.request.pareto) report.front = maker.front();
   return absl::OkStatus();
 }
 

@@ -118,7 +118,7 @@ struct Report {
   NodeCosts costs;  // as request.plan_cost says
   std::vector<PricedPlan> plans;
   std::vector<RefusedPlan> refused;
-  std::shared_ptr<const PlanFront> front;  // where a plan or the request asks for it
+  std::shared_ptr<const PlanFront> front;  // where the request asks for it
   std::vector<NamedRule> rules;
   std::optional<RooflineReport> roofline;   // on the request's hardware
   std::optional<RunTime> run;               // of the request's tokens on it
