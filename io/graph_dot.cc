@@ -50,6 +50,7 @@ class Emitter {
     for (const Link& link : d_.links) {
       if (link.layout) anchored_[link.from] = anchored_[link.to] = true;
     }
+    row_of_.assign(d_.items.size(), kNone);
     items_.resize(g_.scopes.size());
     children_.resize(g_.scopes.size());
     std::vector<bool> known(g_.scopes.size(), false);
@@ -142,6 +143,7 @@ class Emitter {
       absl::StrAppend(&out_, std::string(2 * level, ' '), "{ rank=same;");
       for (ItemId i : row) absl::StrAppend(&out_, " n", i, ";");
       out_ += " }\n";
+      for (ItemId i : row) row_of_[i] = forward;
       for (size_t i = 0; i + 1 < row.size(); ++i) order_.push_back({row[i], row[i + 1]});
     }
   }
@@ -189,6 +191,14 @@ class Emitter {
     }
   }
 
+  // A label of an edge within one rank stands in a rank of its own above, which dot (2.43) cannot
+  // make in a cluster: "trouble in init_rank". Edges that do not rank may end up within one, too.
+  // An xlabel is put beside the line when all else is placed.
+  const char* LabelKey(const Link& link) const {
+    const bool row = row_of_[link.from] != kNone && row_of_[link.from] == row_of_[link.to];
+    return row || !link.layout ? "xlabel" : "label";
+  }
+
   // What runs upwards is written downwards with its arrow at the other end: ranks then agree.
   void Edge(const Link& link, bool upwards, const char* look) {
     const ItemId tail = upwards ? link.to : link.from, head = upwards ? link.from : link.to;
@@ -196,7 +206,8 @@ class Emitter {
     if (upwards) parts.push_back("dir=back");
     if (*look != 0) parts.push_back(look);
     if (!link.layout) parts.push_back("constraint=false");
-    if (!link.label.empty()) parts.push_back(absl::StrCat("label=", ShownText(link.label)));
+    if (!link.label.empty())
+      parts.push_back(absl::StrCat(LabelKey(link), "=", ShownText(link.label)));
     if (link.kind == LinkKind::kForward && link.layout) parts.push_back("weight=4");
     if (link.kind == LinkKind::kGradient && link.layout) parts.push_back("weight=2");
     if (link.value != kNone) {
@@ -219,7 +230,7 @@ class Emitter {
     absl::StrAppend(&out_, "  n", link.from, " -> n", link.to, " [constraint=false, ");
     const std::string label = link.bytes > 0 ? ShortBytes(link.bytes) : std::string("kept above");
     absl::StrAppend(&out_,
-                    "style=dotted, color=\"#C62828\", fontcolor=\"#C62828\", penwidth=1.5, label=",
+                    "style=dotted, color=\"#C62828\", fontcolor=\"#C62828\", penwidth=1.5, xlabel=",
                     ShownText(label), ", kept_bytes=\"", ToDecimal(link.bytes), "\"];\n");
   }
 
@@ -230,6 +241,7 @@ class Emitter {
   std::vector<std::vector<ItemId>> items_;
   std::vector<std::vector<ScopeId>> children_;
   std::vector<bool> anchored_;                    // has a layout edge
+  std::vector<ItemId> row_of_;                    // the forward item of the rank=same it is in
   std::vector<std::pair<ItemId, ItemId>> order_;  // neighbours in a rank, left to right
   int clusters_ = 0;
   std::string out_;

@@ -83,7 +83,7 @@ Flags MakeFlags(ReportOptions& o, Raw& raw) {
   flags.Text("json", &o.json, "FILE", "report.json");
   flags.Text("csv", &o.csv, "FILE", "one line a node");
   flags.Text("graph", &o.graph, "FILE", "the graph as JSON, which tools/verify_proof.py reads");
-  flags.Switch("svg", &o.svg, "draw the graph by Graphviz, beside its DOT");
+  flags.Switch("svg", &o.svg, "draw the graph and each plan by Graphviz, beside their DOT");
   flags.Switch("pdf", &o.pdf, "the same as PDF");
   flags.Switch("png", &o.png, "the same as PNG");
   flags.Group("The picture");

@@ -2,7 +2,9 @@
 
 #include <cstdio>
 #include <filesystem>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "tally/io/atomic_file.h"
@@ -107,7 +109,7 @@ class Output {
       TALLY_RETURN_IF_ERROR(Put("pareto-csv", o_.pareto_csv, FrontCsv(r_)));
     if (o_.dot.empty()) return absl::OkStatus();
     TALLY_RETURN_IF_ERROR(Put("dot", o_.dot, dot_));
-    if (o_.dot != "-") Draw(o_.dot, written_.named, /*whole_path=*/true);
+    if (o_.dot != "-") Draw(dot_, o_.dot, written_.named, /*whole_path=*/true);
     return absl::OkStatus();
   }
 
@@ -121,21 +123,24 @@ class Output {
     }
     written_.folder = SanitizeForTerminal(folder);
     TALLY_RETURN_IF_ERROR(PutIn(folder, "graph.dot", dot_));
+    std::vector<std::pair<std::string, std::string>> drawn;  // file and text of each picture
+    if (o_.dot.empty()) drawn.emplace_back("graph.dot", dot_);
     for (const PricedPlan& plan : r_.plans) {
-      TALLY_ASSIGN_OR_RETURN(const std::string dot, Dot(&plan.plan));
+      TALLY_ASSIGN_OR_RETURN(std::string dot, Dot(&plan.plan));
       const std::string name = absl::StrCat("plan-", PlanFileName(plan.plan.name));
       TALLY_RETURN_IF_ERROR(WriteIn(folder, name + ".dot", dot));
       TALLY_RETURN_IF_ERROR(WriteIn(folder, name + ".txt", PlanText(r_.graph, plan.plan)));
       TALLY_RETURN_IF_ERROR(WriteIn(folder, name + ".json", PlanJsonText(r_.graph, plan.plan)));
       written_.in_folder.push_back(name + ".{dot,txt,json}");
+      if (o_.renders()) drawn.emplace_back(name + ".dot", std::move(dot));
     }
     TALLY_RETURN_IF_ERROR(PutIn(folder, "memory.svg", MemorySvg(MemoryChartOf(r_))));
     if (r_.request.pareto) TALLY_RETURN_IF_ERROR(PutIn(folder, "pareto.csv", FrontCsv(r_)));
     TALLY_RETURN_IF_ERROR(PutIn(folder, "report.json", json_.Dump(3) + "\n"));
     TALLY_RETURN_IF_ERROR(PutIn(folder, "proof.json", ProofJsonText(r_.proof)));
     TALLY_RETURN_IF_ERROR(PutIn(folder, "graph.json", GraphJsonText(r_.graph)));
-    if (o_.dot.empty())
-      Draw((fs::path(folder) / "graph.dot").string(), written_.in_folder, /*whole_path=*/false);
+    for (const auto& [name, dot] : drawn)
+      Draw(dot, (fs::path(folder) / name).string(), written_.in_folder, /*whole_path=*/false);
     return absl::OkStatus();
   }
 
@@ -151,16 +156,17 @@ class Output {
   }
 
   // The formats that were asked for, beside the DOT file.
-  void Draw(const std::string& dot_path, std::vector<std::string>& files, bool whole_path) {
+  void Draw(const std::string& dot, const std::string& dot_path, std::vector<std::string>& files,
+            bool whole_path) {
     const std::pair<bool, RenderFormat> formats[] = {
         {o_.svg, RenderFormat::kSvg}, {o_.pdf, RenderFormat::kPdf}, {o_.png, RenderFormat::kPng}};
     for (const auto& [wanted, format] : formats) {
       if (!wanted) continue;
       const fs::path path = fs::path(dot_path).replace_extension(Name(format));
-      const absl::Status status = RenderDot(dot_, path.string(), format, kDrawSeconds);
+      const absl::Status status = RenderDot(dot, path.string(), format, kDrawSeconds);
       if (status.ok()) {
         files.push_back(SanitizeForTerminal((whole_path ? path : path.filename()).string()));
-      } else {
+      } else if (written_.rendering.ok()) {  // the first says why the others fail, too
         written_.rendering = absl::Status(
             status.code(), absl::StrCat(SanitizeForTerminal(path.string()), ": ", status.message(),
                                         "; the DOT file is kept: ", SanitizeForTerminal(dot_path)));
