@@ -85,27 +85,34 @@ std::string Labels::Header() const {
 }
 
 std::string Labels::PlanLine() const {
-  const absl::StatusOr<PlanPrice> price = PricePlan(g_, *options_.plan);
   std::string line = absl::StrCat("plan ", ShortName(PlanTitle(options_.plan->name)));
-  if (!price.ok()) return line;
-  absl::StrAppend(&line, ": peak ", BytesText(price->peak_bytes), " · kept ",
-                  ShortBytes(price->saved_bytes), " · runs ", price->extra_nodes, " ops again, ",
-                  ShortFlops(price->recompute.total()));
+  if (!price_) return line;
+  absl::StrAppend(&line, ": peak ", BytesText(price_->peak_bytes), " · kept ",
+                  ShortBytes(price_->saved_bytes), " · runs ", price_->extra_nodes, " ops again, ",
+                  ShortFlops(price_->recompute.total()));
   if (!options_.plan->note.empty()) absl::StrAppend(&line, " · ", options_.plan->note);
   return line;
 }
 
 std::string Labels::GraphAttributes() const {
   const PhaseSums sums = Sums(a_);
+  Count recompute = sums.recompute.total(), peak = peak_, saved = a_.retained;
+  if (price_) {
+    recompute += price_->recompute.total();
+    peak = price_->peak_bytes;
+    saved = price_->saved_bytes;
+  }
   const std::pair<const char*, Count> numbers[] = {{"flops_fwd", sums.forward.total()},
                                                    {"flops_dx", sums.dx.total()},
                                                    {"flops_dw", sums.dw.total()},
-                                                   {"flops_recompute", sums.recompute.total()},
+                                                   {"flops_recompute", recompute},
                                                    {"flops_optimizer", sums.optimizer.total()},
                                                    {"parameters", a_.proof.parameters},
-                                                   {"peak_bytes", Count(peak_)},
-                                                   {"saved_bytes", Count(a_.retained)}};
+                                                   {"peak_bytes", peak},
+                                                   {"saved_bytes", saved}};
   std::string text;
+  if (options_.plan != nullptr)
+    text = absl::StrCat("  plan=", QuotedText(ShortName(PlanTitle(options_.plan->name))), ";\n");
   for (const auto& [key, value] : numbers) {
     absl::StrAppend(&text, "  ", key, "=\"", ToDecimal(value), "\";\n");
   }
@@ -129,12 +136,12 @@ std::string Labels::Legend() const {
   }
   if (group) rows += LegendRow("#CFD8DC", "several ops as one node");
   if (backward) rows += LegendMark("#37474F", "- - -", "dashed border: backward, read upwards");
-  if (weight) rows += LegendMark("#2E7D32", "dW", "green: gradient of a parameter");
+  if (weight) rows += LegendMark("#2E7D32", "dW", "green, thick dashes: gradient of a parameter");
   if (backward) rows += LegendMark("#C62828", "· · ·", "rung: bytes kept for backward");
-  if (again) rows += LegendMark("#E65100", "- - -", "orange, thick dashes: run again");
+  if (again) rows += LegendMark("#E65100", "▢", "orange, round corners: run again");
   if (plan) {
     rows += LegendMark("#37474F", "▣", "double border: kept by the plan");
-    rows += LegendMark("#37474F", "- - -", "dashed border, “dropped”: made again for backward");
+    rows += LegendMark("#37474F", "· · ·", "dotted border, “dropped”: made again for backward");
   }
   if (far) rows += LegendMark("#37474F", "n7", "edges beyond 16 at a node are told in words");
   if (!d_.folds.empty())

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -45,26 +46,22 @@ std::string RelativeName(const std::string& name, const std::string& scope) {
   return absl::StartsWith(name, prefix) ? name.substr(prefix.size()) : name;
 }
 
-// Drawn with border and colour of what it is; the words say it too.
+// Drawn with border and colour of what it is; the words say it too. No two borders are alike where
+// colours are not seen: forward is plain, and under a plan double (retained) or dotted (dropped);
+// backward is dashed, thick for a parameter's gradient; what runs again has round corners.
 struct Frame {
   const char* color = kBackwardColor;
-  bool dashed = false;
+  const char* style = "";
   bool twice = false;
   int width = 1;
 };
 Frame FrameOf(const Item& item) {
-  Frame frame;
-  if (item.rerun || item.phase == Phase::kRecompute) {
-    frame = {kRerunColor, true, false, 2};
-  } else if (item.phase == Phase::kBackward) {
-    frame = {item.weight_grad ? kWeightGradColor : kBackwardColor, true, false,
-             item.weight_grad ? 2 : 1};
-  } else if (item.retention == Retention::kDropped) {
-    frame.dashed = true;
-  } else if (item.retention == Retention::kRetained) {
-    frame.twice = true;
-  }
-  return frame;
+  if (item.rerun || item.phase == Phase::kRecompute) return {kRerunColor, "ROUNDED", false, 2};
+  if (item.phase == Phase::kBackward)
+    return item.weight_grad ? Frame{kWeightGradColor, "DASHED", false, 2}
+                            : Frame{kBackwardColor, "DASHED", false, 1};
+  if (item.retention == Retention::kDropped) return {kBackwardColor, "DOTTED", false, 2};
+  return {kBackwardColor, "", item.retention == Retention::kRetained, 1};
 }
 
 const char* Name(ItemKind kind) {
@@ -96,6 +93,10 @@ OpClass ClassOf(const Graph& graph, const Account& account, NodeId n) {
 Labels::Labels(const Account& account, const DotOptions& options, const Drawing& drawing)
     : a_(account), g_(account.graph), options_(options), d_(drawing) {
   peak_ = AnalyzeMemory(g_).peak_bytes;
+  if (options.plan != nullptr) {
+    if (absl::StatusOr<PlanPrice> price = PricePlan(g_, *options.plan); price.ok())
+      price_ = *std::move(price);
+  }
   if (options.symbolic) sizes_ = std::make_unique<SizeNames>(g_, account.proof);
   for (const Repeats::Fold& fold : drawing.folds) folds_[fold.shown] = &fold;
 }
@@ -255,7 +256,8 @@ std::string Labels::OpTable(ItemId id) const {
   std::string table =
       absl::StrCat("<TABLE BORDER=\"", frame.width,
                    "\" CELLBORDER=\"0\" CELLSPACING=\"0\" CELLPADDING=\"2\" COLOR=\"", frame.color,
-                   "\" BGCOLOR=\"#FFFFFF\"", frame.dashed ? " STYLE=\"DASHED\"" : "", ">");
+                   "\" BGCOLOR=\"#FFFFFF\"",
+                   *frame.style != 0 ? absl::StrCat(" STYLE=\"", frame.style, "\"") : "", ">");
   absl::StrAppend(&table, "<TR><TD ALIGN=\"LEFT\" BGCOLOR=\"", fill, "\">", Title(item), "  ",
                   Small(absl::StrCat("n", id), "#90A4AE"), "</TD></TR>", ShapeRow(item),
                   ParameterRow(item), FlopsRow(item), BytesRow(item), "</TABLE>");

@@ -4,8 +4,10 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
+#include "tally/analysis/simulate.h"
 #include "tally/io/dot_drawing.h"
 #include "tally/io/dot_symbols.h"
 
@@ -26,7 +28,7 @@ class Labels {
   // An HTML-like label, with its angle brackets.
   std::string Header() const;
   std::string Legend() const;
-  // Machine-readable attributes of the graph.
+  // Machine-readable attributes of the graph; with a plan, peak, saved and recomputed are its.
   std::string GraphAttributes() const;
   // Name and ×12 of a scope's cluster.
   std::string Cluster(ScopeId scope) const;
@@ -50,7 +52,8 @@ class Labels {
   const Graph& g_;
   const DotOptions& options_;
   const Drawing& d_;
-  int64_t peak_ = 0;
+  int64_t peak_ = 0;                  // as recorded
+  std::optional<PlanPrice> price_;    // of the plan, where it is one of this graph
   std::unique_ptr<SizeNames> sizes_;  // with options.symbolic
   std::map<ScopeId, const Repeats::Fold*> folds_;
 };

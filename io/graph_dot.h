@@ -7,7 +7,8 @@
 // shape, instances, flops_fwd, flops_dx, flops_dw, flops_recompute, flops_optimizer, bytes and
 // saved_bytes as attributes of its own, which `dot` ignores and gvpr or networkx can read. Sums of
 // them over the nodes are those of the graph, whatever is folded, unless focus or matmul_only
-// leave nodes out.
+// leave nodes out. With a plan the graph says which, and its peak_bytes, saved_bytes (the most kept
+// at once) and flops_recompute are the plan's.
 #ifndef TALLY_IO_GRAPH_DOT_H_
 #define TALLY_IO_GRAPH_DOT_H_
 

@@ -13,19 +13,17 @@
 #include <sstream>
 
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "dot_helpers.h"
 #include "tally/analysis/cost_report.h"
-#include "tally/analysis/plan_sqrt.h"
+#include "tally/analysis/plan_selective.h"
 #include "tally/analysis/residuals.h"
-#include "tally/analysis/simulate.h"
 #include "tally/autograd/tape.h"
 #include "tally/io/render.h"
 #include "tally/nn/model.h"
 #include "tally/ops/ops.h"
-#include "tally/optim/sgd.h"
 
 namespace tally {
 namespace {
@@ -34,33 +32,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using Fold = DotOptions::Fold;
 
-// One step of a built-in model on meta: forward alone, or with backward and SGD.
-Graph Trace(const char* model_name, bool train, int64_t batch = 2, int64_t sequence = 8) {
-  const FamilyConfig config = *BuiltinConfig(model_name);
-  Parameters parameters(Random(0, RandomStream::kInit), DType::kF32, kMeta);
-  const std::unique_ptr<Model> model = MakeModel(parameters, config);
-  Random data(0, RandomStream::kData);
-  const Batch step = model->MakeBatch(batch, sequence, data);
-  Tape tape;
-  if (!train) {
-    const Tensor loss = model->Loss(step, nullptr);
-    return tape.Finish();
-  }
-  const std::vector<Tensor> params = parameters.tensors();
-  tape.Watch(params);
-  const Tensor loss = model->Loss(step, nullptr);
-  const Tensors gradients = tape.Gradient(loss, params);
-  Sgd(SgdOptions{.lr = 0.1}).Step(params, gradients);
-  return tape.Finish();
-}
-
 constexpr const char* kSmall = "gpt2:layers=3,width=48,heads=4,vocab=64";
-
-std::string Dot(const Graph& graph, const DotOptions& options = {}) {
-  absl::StatusOr<std::string> dot = GraphDot(graph, options);
-  EXPECT_TRUE(dot.ok()) << dot.status();
-  return dot.ok() ? *dot : "";
-}
 
 DotOptions With(Fold fold, int depth = 0) {
   DotOptions options;
@@ -69,24 +41,6 @@ DotOptions With(Fold fold, int depth = 0) {
   return options;
 }
 
-// The sum of an attribute over all nodes.
-Count SumOf(const std::string& dot, const std::string& key) {
-  const std::string before = absl::StrCat(", ", key, "=\"");
-  Count sum = 0;
-  for (size_t at = dot.find(before); at != std::string::npos; at = dot.find(before, at + 1)) {
-    int64_t value = 0;
-    const size_t begin = at + before.size();
-    EXPECT_TRUE(absl::SimpleAtoi(dot.substr(begin, dot.find('"', begin) - begin), &value));
-    sum += value;
-  }
-  return sum;
-}
-
-int CountOf(const std::string& text, const std::string& part) {
-  int count = 0;
-  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
-  return count;
-}
 int Nodes(const std::string& dot) { return CountOf(dot, " [id=\"n"); }
 
 // Layout edges at each node: those that dot ranks by.
@@ -311,108 +265,25 @@ TEST(GraphDotTest, AFocusThatIsNoExpressionOrMatchesNothingIsRefused) {
   EXPECT_EQ(GraphDot(graph, options).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
-TEST(GraphDotTest, APlanShowsWhatItKeepsDropsAndRunsAgain) {
-  const Graph graph = Trace("gpt2:layers=4,width=48,heads=4,vocab=64", true);
-  const Plan plan = PlanSqrt(graph);
-  const absl::StatusOr<PlanPrice> price = PricePlan(graph, plan);
-  ASSERT_TRUE(price.ok());
-  DotOptions options;
-  options.plan = &plan;
-  const std::string dot = Dot(graph, options);
-  EXPECT_EQ(SumOf(dot, "flops_recompute"), price->recompute.total());
-  EXPECT_THAT(dot, HasSubstr("plan=\"dropped\""));
-  EXPECT_THAT(dot, HasSubstr("plan=\"retained\""));
-  EXPECT_THAT(dot, HasSubstr("phase=\"recompute\""));
-}
-
-// Whether what node `n` makes first is read by backward or a second run before it is given back.
-bool KeptForLater(const Graph& graph, const Plan& plan, NodeId n) {
-  std::set<NodeId> ran;
-  size_t at = 0;
-  while (plan.steps[at].kind != PlanStep::kRun || plan.steps[at].id != n) {
-    if (plan.steps[at].kind == PlanStep::kRun) ran.insert(plan.steps[at].id);
-    ++at;
-  }
-  std::set<StorageId> live;
-  for (ValueId v : graph.out(graph.nodes[n])) live.insert(graph.values[v].storage);
-  for (ran.insert(n), ++at; at < plan.steps.size(); ++at) {
-    const PlanStep& step = plan.steps[at];
-    if (step.kind == PlanStep::kFree) {
-      live.erase(step.id);
-      continue;
-    }
-    const Node& node = graph.nodes[step.id];
-    const bool later = !ran.insert(step.id).second || node.phase == Phase::kBackward;
-    for (ValueId v : graph.in(node)) {
-      if (later && live.count(graph.values[v].storage) > 0) return true;
-    }
-  }
-  return false;
-}
-
-TEST(GraphDotTest, APlanMarksEachOpByWhatItDoesWithIt) {
-  const Graph graph = Trace("gpt2:layers=5,width=16,heads=2,vocab=32,context=8", true);
-  for (const Plan& plan : {PlanNone(graph), PlanSqrt(graph), PlanSegments(graph, 1, true)}) {
-    std::vector<int> runs(graph.nodes.size(), 0);
-    for (const PlanStep& step : plan.steps) runs[step.id] += step.kind == PlanStep::kRun;
-    DotOptions options;
-    options.fold = DotOptions::Fold::kNone;
-    options.plan = &plan;
-    const std::string dot = Dot(graph, options);
-    int marked = 0;
-    for (absl::string_view line : absl::StrSplit(dot, '\n')) {
-      const size_t first = line.find("first_node=\""), mark = line.find(", plan=\"");
-      if (first == absl::string_view::npos || mark == absl::string_view::npos) continue;
-      const NodeId n = std::atoi(line.data() + first + 12);
-      const std::string want = runs[n] > 1                    ? "dropped"
-                               : KeptForLater(graph, plan, n) ? "retained"
-                                                              : "transient";
-      EXPECT_TRUE(absl::StartsWith(line.substr(mark + 8), want)) << plan.name << " node " << n;
-      ++marked;
-    }
-    EXPECT_GT(marked, 60);
-  }
-}
-
-TEST(GraphDotTest, APlanSaysHowOftenAndBeforeWhatItRunsAnOpAgain) {
-  const Graph graph = Trace("mlp:8,16,4", true);
-  std::vector<NodeId> list;
-  for (size_t n = 0; n < graph.nodes.size(); ++n) {
-    // The first contraction also before each of the first two backward nodes.
-    const bool backward = graph.nodes[n].phase == Phase::kBackward;
-    if (backward && std::count(list.begin(), list.end(), 0) < 3) list.push_back(0);
-    list.push_back(static_cast<NodeId>(n));
-  }
-  ASSERT_EQ(graph.nodes[0].phase, Phase::kForward);
-  Plan plan = PlanFromRuns(graph, list);
-  ASSERT_TRUE(ValidatePlan(graph, plan).ok()) << ValidatePlan(graph, plan);
-  DotOptions options;
-  options.fold = DotOptions::Fold::kNone;
-  options.plan = &plan;
-  const std::string dot = Dot(graph, options);
-  EXPECT_THAT(dot, HasSubstr("run again 2 times"));
-  EXPECT_THAT(dot, HasSubstr("first before n"));
-  EXPECT_THAT(dot, HasSubstr("runs=\"3\""));
-}
-
-TEST(GraphDotTest, APlanOfAnotherGraphIsRefused) {
-  Plan plan;
-  plan.steps.push_back({PlanStep::kRun, 1'000'000});
-  DotOptions options;
-  options.plan = &plan;
-  EXPECT_EQ(GraphDot(Trace("mlp:8,4", false), options).status().code(),
-            absl::StatusCode::kInvalidArgument);
-}
-
 TEST(GraphDotTest, AnEmptyGraphIsAPicture) {
   Tape tape;
   EXPECT_THAT(Svg(Dot(tape.Finish())), HasSubstr("<svg"));
 }
 
+// dot ends in "trouble in init_rank" when an edge within a rank of a cluster has a label: these are
+// records and plans that had such edges.
 TEST(GraphDotTest, GraphvizDrawsEveryEdgeOfATrainingStep) {
-  const std::string dot = Dot(Trace(kSmall, true));
-  EXPECT_EQ(CountOf(Svg(dot), "class=\"edge\""),
-            CountOf(dot, " -> ") - CountOf(dot, "style=invis"));
+  const Graph gpt2 = Trace("gpt2:layers=2,width=64,heads=4,vocab=256,context=16", true);
+  const Graph neox = Trace("gpt-neox-20b:layers=3,width=64,heads=4,vocab=64,context=8", true);
+  const Plan cheap = *PlanSelective(gpt2, "cheap");
+  for (const auto& [graph, plan] :
+       {std::pair<const Graph*, const Plan*>{&gpt2, nullptr}, {&gpt2, &cheap}, {&neox, nullptr}}) {
+    DotOptions options;
+    options.plan = plan;
+    const std::string dot = Dot(*graph, options);
+    EXPECT_EQ(CountOf(Svg(dot), "class=\"edge\""),
+              CountOf(dot, " -> ") - CountOf(dot, "style=invis"));
+  }
 }
 
 }  // namespace
