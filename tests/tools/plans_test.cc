@@ -2,6 +2,8 @@
 #include <set>
 
 #include "absl/strings/match.h"
+#include "tally/analysis/floor.h"
+#include "tally/analysis/memory.h"
 #include "tally/analysis/plan_sqrt.h"
 #include "tally/analysis/simulate.h"
 #include "tally/io/plan_name.h"
@@ -15,6 +17,33 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
+
+// Backward alone returns its gradients: no plan may give them back, and plan none, which runs
+// what was recorded in that order, needs what the record did.
+TEST(PlansOfBackward, HoldTheGradientsToTheEnd) {
+  for (const char* model :
+       {"gpt2:layers=3,width=32,heads=2,vocab=64,context=16", "mlp:8,16,4", "two-layer",
+        "llama-3-8b:layers=2,width=32,heads=4,kv_heads=2,ffn=48,vocab=64",
+        "mixtral-8x7b:layers=1,width=32,heads=4,kv_heads=2,ffn=48,vocab=64"}) {
+    for (int64_t accumulate : {1, 2}) {
+      TraceOptions options{.batch = 2, .phase = TracePhase::kBackward};
+      options.accumulate = accumulate;
+      const Graph graph =
+          ValueOrThrow(TraceModel(ValueOrThrow(BuiltinConfig(model)), options)).graph;
+      const MemoryReport memory = AnalyzeMemory(graph);
+      EXPECT_EQ(memory.none.peak_bytes, memory.peak_bytes) << model << " x " << accumulate;
+      // Each parameter and its gradient.
+      int64_t least = 0;
+      const std::vector<bool> pinned = PinnedStorages(graph);
+      for (size_t s = 0; s < pinned.size(); ++s) least += pinned[s] ? graph.storages[s].bytes : 0;
+      int64_t parameters = 0;
+      for (const StorageRecord& s : graph.storages)
+        parameters += s.origin == Origin::kParameter ? s.bytes : 0;
+      EXPECT_GE(least, 2 * parameters) << model;
+      EXPECT_GE(FindFloor(PlanProblem(graph)).bytes, least) << model;
+    }
+  }
+}
 
 class PlansOfModels : public GraphReport {
  protected:

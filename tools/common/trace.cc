@@ -94,8 +94,10 @@ absl::StatusOr<Trace> Run(const FamilyConfig& config, const TraceOptions& option
     trace.graph = tape.Finish();
   } else {
     tape.Watch(params);
+    // Without an optimizer the gradients are the result: held until the record is over.
+    Tensors gradients;
     const Tensor loss = RunStep(tape, {*model, batches, params, optimizer.get(), &dropout,
-                                       options.clip, GradientDType(options.policy)});
+                                       options.clip, GradientDType(options.policy), &gradients});
     trace.graph = tape.Finish();
   }
   if (capture) *options.capture = capture->Take();
@@ -122,7 +124,10 @@ Tensor RunStep(Tape& tape, const StepArgs& args) {
       grads[i] = Tensor();
     }
   }
-  if (args.optimizer == nullptr) return loss;
+  if (args.optimizer == nullptr) {
+    if (args.gradients_out != nullptr) *args.gradients_out = std::move(sums);
+    return loss;
+  }
   if (args.clip > 0) ClipByGlobalNorm(sums, args.clip);
   args.optimizer->Step(args.params, sums);
   return loss;

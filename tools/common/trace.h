@@ -68,6 +68,7 @@ struct StepArgs {
   Random* dropout = nullptr;
   double clip = 0;
   std::optional<DType> gradients = {};  // as summed and updated with; none: as their parameters
+  Tensors* gradients_out = nullptr;     // without an optimizer: the sums, which are then the result
 };
 Tensor RunStep(Tape& tape, const StepArgs& args);
 // Of a step under a policy: none where gradients are as their parameters.
