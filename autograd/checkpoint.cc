@@ -33,6 +33,9 @@ SavePolicy RecomputeCheap() {
 }
 
 std::vector<int64_t> SplitBalanced(int64_t layers, int64_t segments) {
+  if (layers < 1)
+    ThrowInvalid(
+        absl::StrCat("checkpoint: segments of ", layers, " layers; there must be 1 or more"));
   if (segments < 1 || segments > layers) {
     ThrowInvalid(absl::StrCat("checkpoint: ", segments, " segments of ", layers,
                               " layers; ask for 1 to ", layers));
@@ -55,11 +58,19 @@ std::vector<int64_t> SplitUniform(int64_t layers, int64_t size) {
 Tensor CheckpointSequential(absl::Span<const CheckpointLayer> layers,
                             absl::Span<const int64_t> lengths, Tensor x,
                             const CheckpointOptions& options) {
+  for (size_t i = 0; i < layers.size(); ++i) {
+    if (layers[i] == nullptr)
+      ThrowInvalid(absl::StrCat("checkpoint: layer ", i, " of ", layers.size(), " is null"));
+  }
   int64_t left = static_cast<int64_t>(layers.size());
   bool fits = true;
-  for (int64_t length : lengths) {
-    fits &= length > 0 && length <= left;
-    if (fits) left -= length;
+  for (size_t s = 0; s < lengths.size(); ++s) {
+    if (lengths[s] < 1) {
+      ThrowInvalid(absl::StrCat("checkpoint: segment ", s, " of ", absl::StrJoin(lengths, ", "),
+                                " has no layers; each has 1 or more"));
+    }
+    fits &= lengths[s] <= left;
+    if (fits) left -= lengths[s];
   }
   if (!fits || left != 0) {
     ThrowInvalid(absl::StrCat("checkpoint: segments of ", absl::StrJoin(lengths, ", "),

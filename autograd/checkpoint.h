@@ -42,7 +42,7 @@ struct CheckpointedOp {
 };
 // Whether the outputs of an op are kept rather than recomputed. Asked for compute ops alone: a view
 // is made again for nothing, and what an update wrote is always kept. Outputs that nothing reads
-// again are not kept whatever it says.
+// again are not kept whatever it says. What it throws comes out of the op; the tape goes on.
 using SavePolicy = std::function<bool(const CheckpointedOp&)>;
 
 // Saves the outputs of contractions (matmul, linear, convolution, attention): ops with matmul
@@ -55,7 +55,7 @@ bool IsCheapToRecompute(const OpCall& call);
 
 struct CheckpointOptions {
   SavePolicy save;                      // null: saves nothing
-  std::vector<std::string> save_named;  // values that NameValue calls so inside
+  std::vector<std::string> save_named;  // by NameValue inside; Gradient throws for one unmet
   // Hash what every op gives, and compare when it runs again: an op whose values differ is named
   // in an Error. Costs a pass over the values; nothing is compared on meta. Specs always are.
   bool verify = false;
@@ -89,8 +89,8 @@ std::vector<int64_t> SplitUniform(int64_t layers, int64_t size);
 using CheckpointLayer = std::function<Tensor(const Tensor&)>;
 
 // Runs the layers one after the other in segments of these lengths, each in a scope but the last,
-// whose backward begins at once. Throws Error when the lengths are not all positive or do not add
-// up to the number of layers.
+// whose backward begins at once. Throws Error when a layer is null, or the lengths are not all
+// positive or do not add up to the number of layers.
 Tensor CheckpointSequential(absl::Span<const CheckpointLayer> layers,
                             absl::Span<const int64_t> lengths, Tensor x,
                             const CheckpointOptions& options = {});

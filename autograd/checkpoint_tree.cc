@@ -5,6 +5,7 @@
 #include <limits>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "tally/tensor/backend.h"
 
 namespace tally {
@@ -103,16 +104,23 @@ int32_t CheckpointTree::LevelOfOutput(const Graph& graph, const Node& node) cons
   return level;
 }
 
-void CheckpointTree::OnNode(const Graph& graph, const Node& node, NodeId id,
-                            absl::Span<const Tensor* const> in, absl::Span<Tensor> out,
-                            ReadSet kept) {
+std::exception_ptr CheckpointTree::OnNode(const Graph& graph, const Node& node, NodeId id,
+                                          absl::Span<const Tensor* const> in,
+                                          absl::Span<Tensor> out, ReadSet kept) {
   regions_of_nodes_.resize(id - first_node_ + 1, 0);
   regions_of_nodes_.back() = current_;
+  // What the node makes is not saved unless the policies, which may throw, say so.
   const auto in_ids = graph.in(node), out_ids = graph.out(node);
   for (size_t i = 0; i < in.size(); ++i) {
     if (LevelOf(in_ids[i]) == 0) Hold(in_ids[i], *in[i]);
   }
-  const int32_t level = LevelOfOutput(graph, node);
+  std::exception_ptr thrown;
+  int32_t level = current_;
+  try {
+    level = LevelOfOutput(graph, node);
+  } catch (...) {
+    thrown = std::current_exception();
+  }
   bool verify = false;
   for (int32_t r = current_; r != 0 && !verify; r = regions_[r].parent) {
     verify = regions_[r].options.verify;
@@ -124,9 +132,14 @@ void CheckpointTree::OnNode(const Graph& graph, const Node& node, NodeId id,
       hashes_[out_ids[j]] = HashOf(out[j]);
     }
   }
+  return thrown;
 }
 
 void CheckpointTree::OnName(ValueId value, const Tensor& tensor, absl::string_view name) {
+  for (int32_t r = current_; r != 0; r = regions_[r].parent) {
+    const std::vector<std::string>& names = regions_[r].options.save_named;
+    if (std::find(names.begin(), names.end(), name) != names.end()) met_.emplace(name);
+  }
   const int32_t level = LevelOf(value);
   if (level == 0) return;
   int32_t saved = Holds(current_, level) ? current_ : level;
@@ -138,6 +151,23 @@ void CheckpointTree::OnName(ValueId value, const Tensor& tensor, absl::string_vi
   if (saved == from) return;
   SetLevel(value, saved);
   if (saved == 0) Hold(value, tensor);
+}
+
+void CheckpointTree::CheckNames(absl::Span<const std::unique_ptr<CheckpointTree>> trees) {
+  const auto met = [&](const std::string& name) {
+    return std::any_of(trees.begin(), trees.end(),
+                       [&](const auto& tree) { return tree->met_.contains(name); });
+  };
+  for (const auto& tree : trees) {
+    for (const Region& region : tree->regions_) {
+      for (const std::string& name : region.options.save_named) {
+        if (met(name)) continue;
+        ThrowInvalid(absl::StrCat("checkpoint: save_named lists \"", name,
+                                  "\", and no value in a scope that lists it was named so "
+                                  "(NameValue)"));
+      }
+    }
+  }
 }
 
 RecomputePlan CheckpointTree::Plan(const Graph& graph, Reads reads) const {

@@ -10,10 +10,14 @@
 #define TALLY_AUTOGRAD_CHECKPOINT_TREE_H_
 
 #include <cstdint>
+#include <exception>
+#include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/functional/function_ref.h"
 #include "absl/types/span.h"
 #include "tally/autograd/checkpoint.h"
@@ -45,10 +49,15 @@ class CheckpointTree {
   // Leaves the innermost open region. True when it was the outermost.
   bool Close(const Graph& graph);
 
-  // A forward node that was just recorded. `kept`: what its gradient may read.
-  void OnNode(const Graph& graph, const Node& node, NodeId id, absl::Span<const Tensor* const> in,
-              absl::Span<Tensor> out, ReadSet kept);
+  // A forward node that is being recorded. `kept`: what its gradient may read. Returns what a
+  // policy threw, null if nothing; the node is then in its region and saves nothing.
+  std::exception_ptr OnNode(const Graph& graph, const Node& node, NodeId id,
+                            absl::Span<const Tensor* const> in, absl::Span<Tensor> out,
+                            ReadSet kept);
   void OnName(ValueId value, const Tensor& tensor, absl::string_view name);
+
+  // Throws Error when a name of save_named was given to no value in any scope that lists it.
+  static void CheckNames(absl::Span<const std::unique_ptr<CheckpointTree>> trees);
 
   // Which nodes must run again so that gradients can read `reads`. O(nodes x depth).
   RecomputePlan Plan(const Graph& graph, Reads reads) const;
@@ -97,6 +106,7 @@ class CheckpointTree {
   std::vector<int32_t> levels_;            // from first_value_
   absl::flat_hash_map<ValueId, Held> held_;
   absl::flat_hash_map<ValueId, uint64_t> hashes_;
+  absl::flat_hash_set<std::string> met_;  // names that a scope lists and a value inside got
 };
 
 }  // namespace tally

@@ -301,6 +301,7 @@ Tensors Tape::Gradient(const Tensor& loss, absl::Span<const Tensor> wrt,
   if (open_tree_ != nullptr) {
     ThrowInvalid("tape: Gradient inside a checkpoint scope; end the scope first");
   }
+  CheckpointTree::CheckNames(trees_);
   return GradientWalk(*this, options).Run(loss, wrt, options.seed);
 }
 

@@ -306,7 +306,13 @@ void Tape::OnOp(const OpDef& op, const Attrs& attrs, absl::Span<const Tensor* co
   node.serves = context.serves;
   node.scope = context.scope;
   for (const Tensor* t : in) {
-    const ValueId v = ValueOf(*t);
+    ValueId v;
+    try {
+      v = ValueOf(*t);  // OnInput's function may throw: the op then was not
+    } catch (...) {
+      graph_.ids.resize(node.first);
+      throw;
+    }
     graph_.ids.push_back(v);
   }
   if (id == 0 && !out.empty()) graph_.device = out[0].device();
@@ -322,16 +328,19 @@ void Tape::OnOp(const OpDef& op, const Attrs& attrs, absl::Span<const Tensor* co
     if (update) storages_[graph_.values[v].storage].last_writer = id;
   }
   if (state.needs) state.kept = ReadsOfGradients(op, node);
+  std::exception_ptr thrown;
   if (open_tree_ != nullptr && node.phase == Phase::kForward) {
     state.in_tree = true;
     // Room for what turns out to be saved when the outermost scope ends.
     graph_.ids.resize(graph_.ids.size() + in.size() + out.size(), kNone);
-    open_tree_->OnNode(graph_, node, id, in, out, state.kept);
+    thrown = open_tree_->OnNode(graph_, node, id, in, out, state.kept);
   } else if (state.needs) {
     KeepResiduals(in, out, node, state);
   }
   graph_.nodes.push_back(node);
   states_.push_back(state);
+  // The op ran and is in the record, as much as if its caller had thrown right after it.
+  if (thrown != nullptr) std::rethrow_exception(thrown);
 }
 
 absl::Status Tape::BeforeUpdate(const OpDef& op, absl::Span<const Tensor* const> in) {

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <functional>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include <gtest/gtest.h>
 
 #include "tally/analysis/memory.h"
+#include "tally/analysis/simulate.h"
 #include "tally/analysis/verify.h"
 #include "tally/autograd/tape.h"
 #include "tally/ops/ops.h"
@@ -328,12 +330,81 @@ TEST(Checkpoint, SplitsSegmentsEvenlyAndLateOnesShort) {
   EXPECT_THAT(ErrorOf([] { SplitBalanced(3, 4); }),
               HasSubstr("4 segments of 3 layers; ask for 1 to 3"));
   EXPECT_THAT(ErrorOf([] { SplitBalanced(3, 0); }), HasSubstr("ask for 1 to 3"));
+  EXPECT_THAT(ErrorOf([] { SplitBalanced(0, 0); }),
+              HasSubstr("segments of 0 layers; there must be 1 or more"));
   EXPECT_THAT(ErrorOf([] { SplitUniform(3, 0); }), HasSubstr("1 or more"));
-  const std::vector<CheckpointLayer> layers(3, [](const Tensor& h) { return h; });
+  std::vector<CheckpointLayer> layers(3, [](const Tensor& h) { return h; });
   EXPECT_THAT(ErrorOf([&] {
                 CheckpointSequential(layers, std::vector<int64_t>{1, 1}, Tensor::Zeros({}));
               }),
               HasSubstr("segments of 1, 1 layers do not add up to the 3 there are"));
+  EXPECT_THAT(ErrorOf([&] {
+                CheckpointSequential(layers, std::vector<int64_t>{3, 0}, Tensor::Zeros({}));
+              }),
+              HasSubstr("segment 1 of 3, 0 has no layers"));
+  layers[1] = nullptr;
+  EXPECT_THAT(ErrorOf([&] { CheckpointSequential(layers, 1, Tensor::Zeros({})); }),
+              HasSubstr("layer 1 of 3 is null"));
+}
+
+// The square x·x inside a scope whose policy throws at its second op: the exception is the
+// policy's, and the tape then does what one without that scope does.
+TEST(Checkpoint, WhatAPolicyThrowsLeavesTheTapeUsable) {
+  for (const bool nested : {false, true}) {
+    const Tensor x = F64({3, 3, 3, 3}, {4});
+    Tape tape;
+    tape.Watch(x);
+    int asked = 0;
+    const CheckpointOptions throws = {.save = [&](const CheckpointedOp&) -> bool {
+      if (++asked == 2) throw std::runtime_error("no more");
+      return false;
+    }};
+    const auto body = [&] { return Checkpoint([&] { return Exp(x * x); }, throws); };
+    try {
+      nested ? Checkpoint(body) : body();
+      FAIL() << "nothing was thrown";
+    } catch (const std::runtime_error& e) {
+      EXPECT_STREQ(e.what(), "no more");
+    }
+    EXPECT_EQ(asked, 2);
+    const Tensor y = Sum(Checkpoint([&] { return x * x; }));
+    EXPECT_THAT(tape.Gradient(y, x).ToVector<double>(), ElementsAre(6, 6, 6, 6));
+    const Graph graph = tape.Finish();
+    EXPECT_TRUE(Verify(graph).ok()) << Verify(graph);
+    EXPECT_TRUE(ValidatePlan(graph, PlanNone(graph)).ok()) << ValidatePlan(graph, PlanNone(graph));
+  }
+}
+
+TEST(Checkpoint, WhatAnInputCallbackThrowsLeavesTheTapeUsable) {
+  const Tensor x = F64({3, 3, 3, 3}, {4}), other = F64({2, 2, 2, 2}, {4});
+  Tape tape;
+  tape.Watch(x);
+  tape.OnInput([](ValueId, const Tensor&) { throw std::runtime_error("not this one"); });
+  EXPECT_THROW(x * other, std::runtime_error);
+  tape.OnInput(nullptr);
+  const Tensor y = Sum(x * other);
+  EXPECT_THAT(tape.Gradient(y, x).ToVector<double>(), ElementsAre(2, 2, 2, 2));
+  const Graph graph = tape.Finish();
+  EXPECT_TRUE(Verify(graph).ok()) << Verify(graph);
+}
+
+TEST(Checkpoint, ANameThatNothingHasIsSaidByGradient) {
+  const Tensor x = F64({3, 3, 3, 3}, {4});
+  Tape tape;
+  tape.Watch(x);
+  const auto run = [&](const char* name) {
+    return Sum(Checkpoint(
+        [&] {
+          const Tensor product = x * x;
+          NameValue(product, name);
+          return Exp(product);
+        },
+        {.save_named = {"product"}}));
+  };
+  EXPECT_THAT(ErrorOf([&] { tape.Gradient(run("prodcut"), x); }),
+              HasSubstr("save_named lists \"product\", and no value"));
+  // Not every scope must have what all of them list.
+  EXPECT_EQ(tape.Gradient(run("product"), x).numel(), 4);
 }
 
 }  // namespace
