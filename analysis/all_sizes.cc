@@ -103,7 +103,8 @@ class Prover {
       TALLY_ASSIGN_OR_RETURN(
           Polynomial polynomial,
           Fit(FitBatches(), sizes.fit, [f](const StepCounts& c) { return c.figures[f].value; }));
-      piece.lines.push_back({figures[f].name, figures[f].unit, std::move(polynomial)});
+      piece.lines.push_back(
+          {figures[f].name, figures[f].unit, std::move(polynomial), figures[f].most});
     }
     for (StepSize size : sizes.checks) TALLY_RETURN_IF_ERROR(Sample(size, piece).status());
     if (request_.own.second >= sizes.from && request_.own.second <= sizes.to) {
@@ -217,22 +218,27 @@ class Prover {
     return "";
   }
 
-  void Check(StepSize size, const StepCounts& counts, const SizesPiece& piece) {
+  void Check(StepSize size, const StepCounts& counts, SizesPiece& piece) {
     // The record's own size may be traced too: both count, the size is listed once.
     std::vector<StepSize>& checked = proof_.checked;
     if (std::find(checked.begin(), checked.end(), size) == checked.end()) checked.push_back(size);
-    const auto fail = [&](const std::string& name, const std::string& got, Count traced) {
-      proof_.failures.push_back(absl::StrCat(name, " at ", InWords(request_, size),
-                                             ": the polynomial gives ", got, ", the trace ",
-                                             ToGrouped(traced)));
+    const auto fail = [&](SizesPiece::Line& line, const std::string& got, Count traced) {
+      const std::string what =
+          absl::StrCat(" at ", InWords(request_, size), ": the polynomial gives ", got,
+                       ", the trace ", ToGrouped(traced));
+      if (line.most)
+        line.note = absl::StrCat("the most at once, which is at other moments", what);
+      else
+        proof_.failures.push_back(line.name + what);
     };
     for (size_t f = 0; f < piece.lines.size(); ++f) {
+      if (!piece.lines[f].note.empty()) continue;
       const absl::StatusOr<Count> value = piece.lines[f].polynomial.At(size.first, size.second);
       const Count traced = f < counts.figures.size() ? counts.figures[f].value : Count(0);
       if (!value.ok())
-        fail(piece.lines[f].name, std::string(value.status().message()), traced);
+        fail(piece.lines[f], std::string(value.status().message()), traced);
       else if (*value != traced)
-        fail(piece.lines[f].name, ToGrouped(*value), traced);
+        fail(piece.lines[f], ToGrouped(*value), traced);
     }
   }
 
@@ -261,6 +267,7 @@ StepCounts CountStep(const Graph& graph) {
     add("input_grad", "FLOPs", proof.input_grad);
     add("weight_grad", "FLOPs", proof.weight_grad);
     add("saved", "bytes", ListResiduals(graph).retained);
+    counts.figures.back().most = true;
   }
   std::vector<bool> live(graph.storages.size());
   for (size_t s = 0; s < live.size(); ++s) live[s] = graph.storages[s].resident;

@@ -25,6 +25,7 @@ struct StepCounts {
     const char* name;  // "forward", "saved"
     const char* unit;  // "FLOPs", "B"
     Count value = 0;
+    bool most = false;  // the greatest over time: at other sizes another moment may lead
   };
   // forward and its parts forward_weights, forward_activations; with backward also backward and its
   // parts input_grad, weight_grad, and saved.
@@ -79,6 +80,9 @@ struct SizesPiece {
   struct Line {
     std::string name, unit;
     Polynomial polynomial;
+    bool most = false;  // see StepCounts
+    // Of `most`: why no one polynomial gives it. Then it is left out, not counted a failure.
+    std::string note;
   };
   std::vector<Line> lines;
   std::vector<PeakPiece> peaks;

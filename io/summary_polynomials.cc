@@ -51,7 +51,9 @@ class PolynomialLines {
          : piece.to > 0 ? absl::StrCat("  for every batch B of sequences of ", ToGrouped(piece.to))
                         : "  for every batch B");
     for (const SizesPiece::Line& line : piece.lines) {
-      Line(absl::StrCat("    ", line.name, " = ", line.polynomial.ToString(), " ", line.unit));
+      Line(line.note.empty()
+               ? absl::StrCat("    ", line.name, " = ", line.polynomial.ToString(), " ", line.unit)
+               : absl::StrCat("    ", line.name, ": no one polynomial; it is ", line.note));
     }
     for (const PeakPiece& peak : piece.peaks) Peak(piece, peak);
   }
@@ -163,8 +165,11 @@ Json PolynomialsJson(const Report& report) {
     for (const SizesPiece& piece : proof.pieces) {
       Json part = Json::Object();
       part.Add("sequence", SequenceJson(proof, piece.from, piece.to));
-      part.Add("text", piece.lines[f].polynomial.ToString());
-      pieces.Append(part.Add("terms", TermsJson(piece.lines[f].polynomial)));
+      const SizesPiece::Line& line = piece.lines[f];
+      const bool none = !line.note.empty();
+      part.Add("text", none ? Json() : Json(line.polynomial.ToString()));
+      part.Add("terms", none ? Json() : TermsJson(line.polynomial));
+      pieces.Append(part.Add("note", none ? Json(line.note) : Json()));
     }
     json.Add(proof.pieces[0].lines[f].name, std::move(pieces));
   }

@@ -208,6 +208,27 @@ TEST(AllSizes, NameTheSizeAtWhichAStepDiffers) {
       HasSubstr("at batch 3 x sequence 2: too large"));
 }
 
+TEST(AllSizes, LeaveOutWhatIsAMaximumOfSeveral) {
+  // At length 6 and above the second leads: neither is the greatest at every size.
+  const StepAt flops = StepOf([](Count b, Count t) { return b * t; });
+  const StepAt step = [&](int64_t b, int64_t t) -> absl::StatusOr<StepCounts> {
+    absl::StatusOr<StepCounts> counts = flops(b, t);
+    counts->figures[1] = {"saved", "bytes", std::max(Count(b) * 30, Count(b) * 5 * t), true};
+    return counts;
+  };
+  const absl::StatusOr<SizesProof> proof = ProveForAllSizes(RequestFor(step, 64), step);
+  ASSERT_TRUE(proof.ok());
+  EXPECT_TRUE(proof->holds());
+  EXPECT_EQ(proof->pieces[0].lines[0].note, "");
+  EXPECT_EQ(proof->pieces[0].lines[1].name, "saved");
+  EXPECT_THAT(proof->pieces[0].lines[1].note, HasSubstr("at batch 1 x sequence 1: the polynomial"));
+  // From 6 on one of them leads everywhere, and is the polynomial.
+  const absl::StatusOr<SizesProof> above = ProveForAllSizes(RequestFor(step, 64, {5}), step);
+  ASSERT_TRUE(above.ok());
+  EXPECT_EQ(above->pieces[1].lines[1].note, "");
+  EXPECT_EQ(above->pieces[1].lines[1].polynomial.ToString(), "5·B·T");
+}
+
 TEST(AllSizes, ArePiecewiseAtABreak) {
   // Pairs within a window of 10: t² up to there, then what a window lets through.
   const StepAt step = StepOf([](Count b, Count t) {

@@ -139,6 +139,15 @@ TEST_F(AllSizesReport, AreInTheReportOfSmallGraphs) {
               HasSubstr("--polynomials recovers them"));
 }
 
+// What a checkpointed step keeps is the most over time, which one moment leads at some sizes only.
+TEST_F(AllSizesReport, LeaveOutWhatACheckpointedStepKeepsWhereNoOnePolynomialGivesIt) {
+  const Outcome run =
+      Run("gpt2:layers=4,width=64,heads=4,vocab=256 --batch=2 --seq=64 --checkpoint=full --out=r "
+          "--assert=proof.polynomials.holds==true");
+  EXPECT_EQ(run.code, 0) << run.err;
+  EXPECT_THAT(run.out, HasSubstr("saved: no one polynomial; it is the most at once"));
+}
+
 TEST_F(AllSizesReport, AreOfFilesWithAFamily) {
   SaveSmall("with.bin", SmallConfig());
   const Outcome run = Run("with.bin --explain=proof.polynomials.forward");

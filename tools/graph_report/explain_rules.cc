@@ -72,7 +72,8 @@ Explanation ExplainPolynomials(const Report& report, const ReportKey& key) {
   } else {
     e.formula =
         "through the counts of the traces in fitted, by divided differences in exact rationals; "
-        "a term is coefficient·B^batch·T^sequence";
+        "a term is coefficient·B^batch·T^sequence; null and a note where the greatest over time is "
+        "no one polynomial";
   }
   return e;
 }
