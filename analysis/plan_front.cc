@@ -212,6 +212,34 @@ PlanAnswer Optimal(const PlanFront& front, int64_t budget) {
   return answer;
 }
 
+namespace {
+
+// Joins what one node makes and is kept over a common stretch, up to where the first of it is read.
+std::vector<KeptWorth> JoinByMaker(const PlanProblem& problem, std::vector<KeptWorth> list) {
+  std::stable_sort(list.begin(), list.end(),
+                   [](const KeptWorth& a, const KeptWorth& b) { return a.until < b.until; });
+  std::vector<KeptWorth> joined;
+  for (const KeptWorth& kept : list) {
+    KeptWorth* home = nullptr;
+    for (KeptWorth& other : joined) {
+      const bool apart =
+          other.storage == kept.storage || kept.from >= other.until ||
+          std::find(other.with.begin(), other.with.end(), kept.storage) != other.with.end();
+      if (!apart && problem.maker(other.storage) == problem.maker(kept.storage)) home = &other;
+    }
+    if (home == nullptr) {
+      joined.push_back(kept);
+      continue;
+    }
+    home->with.push_back(kept.storage);
+    home->from = std::max(home->from, kept.from);
+    home->bytes += kept.bytes;
+  }
+  return joined;
+}
+
+}  // namespace
+
 std::vector<KeptWorth> WorthOf(const Graph& graph, const Plan& plan, const NodeCosts& costs) {
   const PlanProblem problem(graph);
   Retention retention(problem, costs);
@@ -228,13 +256,15 @@ std::vector<KeptWorth> WorthOf(const Graph& graph, const Plan& plan, const NodeC
       const bool made = run.node == problem.maker(s);
       const bool later = run.again || graph.nodes[run.node].phase != Phase::kForward;
       if (!made && later && last[s] != kNone && last[s] < run.before)
-        worth.push_back({s, last[s], run.before, problem.bytes(s)});
+        worth.push_back({s, {}, last[s], run.before, problem.bytes(s)});
       last[s] = later ? kNone : run.before;
     }
   }
+  worth = JoinByMaker(problem, std::move(worth));
   for (KeptWorth& kept : worth) {
     retention.Set(gaps);
     retention.Add({kept.storage, kept.from, kept.until});
+    for (StorageId s : kept.with) retention.Add({s, kept.from, kept.until});
     const RunList without = retention.Make();
     if (!without.valid) {
       kept.bytes = 0;

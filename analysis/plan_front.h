@@ -71,6 +71,9 @@ PlanAnswer Optimal(const PlanFront& front, int64_t budget);
 // could do without it.
 struct KeptWorth {
   StorageId storage = kNone;
+  // Others that the same rerun brings back in that stretch (the mean and rstd beside a layer norm's
+  // result): they are given up together, and counted in the figures below.
+  std::vector<StorageId> with;
   NodeId from = kNone,
          until = kNone;  // it is kept after the first run of one for that of the other
   int64_t bytes = 0;
@@ -80,8 +83,9 @@ struct KeptWorth {
 };
 
 // Of every storage that `plan` keeps between forward and backward and could give back, by extra
-// cost per byte, the dearest first. Each is left out of the plan by itself. The plan is taken by
-// its gaps (analysis/retention.h). Kept storages x runs.
+// cost per byte, the dearest first; what one node makes is one entry, so that no rerun is counted
+// twice. Each entry is left out of the plan by itself. The plan is taken by its gaps
+// (analysis/retention.h). Kept storages x runs.
 std::vector<KeptWorth> WorthOf(const Graph& graph, const Plan& plan, const NodeCosts& costs);
 
 }  // namespace tally

@@ -63,7 +63,9 @@ std::string WorthTable(const Report& r, const PricedPlan& plan, const std::vecto
       continue;
     }
     const int64_t change = w.peak_change;
-    table.AddRow({KeptName(r.graph, first, w.storage), ToGrouped(w.until), ToGrouped(w.bytes),
+    std::string name = KeptName(r.graph, first, w.storage);
+    if (!w.with.empty()) absl::StrAppend(&name, " and ", w.with.size(), " more of it");
+    table.AddRow({std::move(name), ToGrouped(w.until), ToGrouped(w.bytes),
                   CostText(r.costs, w.extra_cost),
                   absl::StrFormat("%.4g", w.per_byte() * (seconds ? 1e9 : 1)),
                   absl::StrCat(change > 0 ? "+" : "", change < 0 ? "-" : "",

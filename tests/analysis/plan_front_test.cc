@@ -2,11 +2,14 @@
 
 #include <cstdint>
 #include <limits>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "dag_graphs.h"
 #include "gpt_step.h"
 #include "gtest/gtest.h"
+#include "tally/analysis/plan_problem.h"
 #include "tally/analysis/plan_search.h"
 
 namespace tally {
@@ -151,6 +154,31 @@ TEST(WorthOf, PricesEachKeptValueByItself) {
   // It is read when the third value is made, and next by the gradient of that.
   EXPECT_EQ(worth[2].from, 2);
   EXPECT_EQ(graph.nodes[worth[2].until].serves, 2);
+}
+
+// A layer norm makes its result, mean and rstd in one run: dropping any is one rerun, told once.
+TEST(WorthOf, TellsWhatOneRerunBringsBackOnce) {
+  const Graph graph = GptStep({.layers = 2}).Record();
+  const PlanProblem problem(graph);
+  const std::vector<KeptWorth> worth = WorthOf(graph, PlanNone(graph), FlopCosts(graph));
+  std::set<NodeId> makers;
+  int norms = 0;
+  for (const KeptWorth& kept : worth) {
+    EXPECT_TRUE(makers.insert(problem.maker(kept.storage)).second) << kept.storage;
+    int64_t bytes = graph.storages[kept.storage].bytes;
+    for (StorageId s : kept.with) {
+      EXPECT_EQ(problem.maker(s), problem.maker(kept.storage));
+      bytes += graph.storages[s].bytes;
+    }
+    EXPECT_EQ(kept.bytes, bytes);
+    const Node& maker = graph.nodes[problem.maker(kept.storage)];
+    if (std::string(maker.op->name) != "layer_norm") continue;
+    ++norms;
+    EXPECT_GE(kept.with.size(), 1u);
+    const Cost cost = CostOf(graph, maker);
+    EXPECT_EQ(kept.extra_cost, static_cast<double>(cost.matmul + cost.other + cost.transcendental));
+  }
+  EXPECT_EQ(norms, 5);  // two a layer and the last
 }
 
 }  // namespace
