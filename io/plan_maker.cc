@@ -57,7 +57,7 @@ absl::StatusOr<Plan> PlanMaker::MakePlan(const PlanSpec& spec) const {
     case PlanSpec::kSelective:
       return PlanSelective(g_, spec.word);
     case PlanSpec::kMinCut:
-      return PlanMinCut(g_, costs_, spec.number).plan;
+      return CutOrNone(spec.number);
     case PlanSpec::kFile:
       return ReadPlan(spec.word);
     default:
@@ -85,6 +85,20 @@ std::optional<PlanAnswer> PlanMaker::NoneWithin(int64_t budget, const ZeroOption
   answer.price = PriceValidPlan(g_, answer.plan);
   answer.optimal = true;
   return answer;
+}
+
+// Its bytes are those kept where backward begins. Where the peak is elsewhere and gets no lower,
+// what it would run again buys nothing.
+Plan PlanMaker::CutOrNone(int64_t bytes) const {
+  Plan plan = PlanMinCut(g_, costs_, bytes).plan, none = PlanNone(g_);
+  const PlanPrice price = PriceValidPlan(g_, plan);
+  const int64_t peak = PriceValidPlan(g_, none).peak_bytes;
+  if (price.extra_nodes == 0 || price.peak_bytes < peak) return plan;
+  none.note =
+      absl::StrCat("keeping at most ", BytesText(bytes),
+                   " where backward begins lowers no peak (ops run again: ", price.extra_nodes,
+                   ", peak ", BytesText(price.peak_bytes), ")");
+  return none;
 }
 
 absl::StatusOr<PlanAnswer> PlanMaker::MakeWithin(const PlanSpec& spec) {

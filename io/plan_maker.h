@@ -53,6 +53,7 @@ class PlanMaker {
   absl::StatusOr<Plan> ReadPlan(const std::string& path) const;
   // The plan without recomputation, which needs no front to be the cheapest; nullopt above budget.
   std::optional<PlanAnswer> NoneWithin(int64_t budget, const ZeroOptions& ranks) const;
+  Plan CutOrNone(int64_t bytes) const;
   absl::StatusOr<PlanAnswer> MakeWithin(const PlanSpec& spec);
   absl::StatusOr<PlanAnswer> MakeFit();
 

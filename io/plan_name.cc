@@ -89,7 +89,7 @@ const std::vector<PlanForm>& PlanForms() {
       {"selective", PlanSpec::kSelective, PlanForm::kWord, "KIND",
        "recompute by op: attention, cheap, or all but matmul"},
       {"mincut", PlanSpec::kMinCut, PlanForm::kBytes, "BYTES",
-       "cheapest that saves so much between forward and backward"},
+       "cheapest that keeps so much where backward begins; no bound on the peak"},
       {"search", PlanSpec::kSearch, PlanForm::kBytes, "BYTES", "search over what is retained"},
       {"optimal", PlanSpec::kOptimal, PlanForm::kBytes, "BYTES",
        "cheapest plan of all planners; a hard bound on the peak"},

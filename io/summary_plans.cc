@@ -28,6 +28,7 @@ class Writer {
   std::string Write() {
     absl::StrAppend(&text_, "\nPlans (ratios are to what was recorded)\n");
     PlanTable();
+    MinCutNote();
     const bool many = r_.request.all_plans;
     for (size_t i = 1; i < r_.plans.size() && !many; ++i) Line("  " + InWords(r_.plans[i]));
     for (const RefusedPlan& plan : r_.refused) Line("  " + RefusalText(r_, plan));
@@ -38,6 +39,22 @@ class Writer {
  private:
   void Line(const std::string& line) {
     absl::StrAppend(&text_, Wrapped(SanitizeForTerminal(line)));
+  }
+
+  // Its BYTES are neither of the columns.
+  void MinCutNote() {
+    const bool any = std::any_of(r_.plans.begin(), r_.plans.end(), [](const PricedPlan& plan) {
+      return plan.spec.kind == PlanSpec::kMinCut;
+    });
+    if (!any) return;
+    Line(
+        "  mincut:BYTES bounds what is kept at the moment where backward begins; peak and saved "
+        "are "
+        "the most at any time");
+    for (const PricedPlan& plan : r_.plans) {
+      if (plan.spec.kind == PlanSpec::kMinCut && !plan.plan.note.empty() && r_.request.all_plans)
+        Line(absl::StrCat("  ", plan.plan.name, ": ", plan.plan.note, "; nothing runs again"));
+    }
   }
 
   // Where segments of ceil(sqrt(L)) are the wrong length, and why. Every length is priced for that:
@@ -224,11 +241,27 @@ std::string RefusalText(const Report& report, const RefusedPlan& plan) {
     }
     return absl::StrCat(text, "; that is ", BytesText(a.bound - budget), " more");
   }
+  // What this planner reached, and what a plan of the report reaches beside it.
+  const bool all = fit || plan.spec.kind == PlanSpec::kOptimal;
   absl::StrAppend(&text, "none was found and none is ruled out: the least peak ",
-                  rank ? "of a rank under any plan made is " : "of all plans made is ",
-                  BytesText(a.best), ", proven is only that none is below ", BytesText(a.bound));
+                  rank  ? "of a rank under any plan made"
+                  : all ? "of the plans of all planners"
+                        : "that this planner reached",
+                  " is ",
+                  BytesText(a.best));
+  int64_t least = a.best;
+  const PricedPlan* other = nullptr;
+  for (const PricedPlan& made : report.plans) {
+    if (rank || made.price.peak_bytes >= least) continue;
+    least = made.price.peak_bytes;
+    other = &made;
+  }
+  if (other != nullptr)
+    absl::StrAppend(&text, ", plan ", PlanTitle(other->plan.name), " has ", BytesText(least));
+  absl::StrAppend(&text, "; proven is only that none is below ", BytesText(a.bound));
   if (!node.empty()) absl::StrAppend(&text, " (", node, ")");
-  return absl::StrCat(text, ", a gap of ", BytesText(a.best - a.bound));
+  return absl::StrCat(text, ", a gap of ", BytesText(least - a.bound),
+                      all ? "" : "; optimal:BYTES looks at the plans of all planners");
 }
 
 std::string PlansSummary(const Report& report) { return Writer(report).Write(); }

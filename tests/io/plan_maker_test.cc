@@ -11,6 +11,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "tally/analysis/plan_rank.h"
+#include "tally/analysis/plan_selective.h"
+#include "tally/analysis/simulate.h"
 #include "tally/io/plan_name.h"
 #include "tally/io/plan_text.h"
 #include "tally/tests/analysis/gpt_step.h"
@@ -195,6 +197,28 @@ TEST(PlanMakerTest, ReadsAPlanFromAFile) {
   std::remove(path.c_str());
   EXPECT_EQ(maker.Make({.kind = PlanSpec::kFile, .word = path}).status().code(),
             absl::StatusCode::kDataLoss);
+
+// What mincut:BYTES bounds is not the peak: where a cut does not lower it, nothing runs again.
+TEST(PlanMakerTest, ACutThatLowersNoPeakIsNone) {
+  const Graph graph = SmallGpt();
+  PlanMaker maker(graph, FlopCosts(graph));
+  const int64_t none = PriceValidPlan(graph, PlanNone(graph)).peak_bytes;
+  const int64_t kept = BoundaryBytes(graph, PlanNone(graph));
+  int gained = 0, gave_up = 0;
+  for (int64_t part = 1; part <= 64; ++part) {
+    const int64_t bytes = kept * part / 65;
+    const Plan cut = PlanMinCut(graph, FlopCosts(graph), bytes).plan;
+    const bool pays = PriceValidPlan(graph, cut).peak_bytes < none;
+    const PlanAnswer made = *maker.Make({.kind = PlanSpec::kMinCut, .number = bytes});
+    EXPECT_EQ(made.price.extra_nodes > 0, pays) << bytes;
+    gained += pays;
+    if (pays || PriceValidPlan(graph, cut).extra_nodes == 0) continue;
+    ++gave_up;
+    EXPECT_EQ(made.price.peak_bytes, none);
+    EXPECT_THAT(made.plan.note, testing::HasSubstr("where backward begins lowers no peak"));
+  }
+  EXPECT_GT(gained, 0);
+  EXPECT_GT(gave_up, 0);
 }
 
 TEST(PlanMakerTest, WantsToKnowTheMemoryOfFit) {

@@ -3,8 +3,10 @@
 
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "tally/analysis/plan_chain.h"
 #include "tally/analysis/plan_front.h"
 #include "tally/io/plan_name.h"
+#include "tally/io/table.h"
 #include "tally/nn/presets.h"
 #include "tally/tests/tools/graph_report_run.h"
 
@@ -77,6 +79,28 @@ TEST_F(PlansWithin, AreThePlanTheProofAndTheGap) {
   EXPECT_EQ(Last(ValueOrThrow(ParseJson(Bytes(Path("r.json"))))).Find("best")->integer(),
             missing.best);
   EXPECT_GT(missing.best, floor);
+}
+
+// A planner that does not find one speaks for itself alone; what another plan of the report reaches
+// stands beside it, and the gap is from the lower of the two.
+TEST_F(PlansWithin, SayWhoseTheLeastPeakIs) {
+  const Graph& graph = Traced();
+  const int64_t floor = Front().floor.bytes;
+  const int64_t least = Front().points[Front().front[0]].price.peak_bytes;
+  const PlanAnswer chain = PlanChain(graph, FlopCosts(graph), floor, ChainMoves::kPersistent);
+  ASSERT_EQ(chain.kind, PlanAnswer::kNotFound);
+  ASSERT_LT(least, chain.best);
+  const Outcome alone = Run(absl::StrCat(kModel, "--plan=persistent:", floor, "B"));
+  EXPECT_EQ(alone.code, 1);
+  EXPECT_THAT(Flat(alone.out),
+              AllOf(HasSubstr(absl::StrCat("the least peak that this planner reached is ",
+                                           BytesText(chain.best), "; proven")),
+                    HasSubstr(absl::StrCat("a gap of ", BytesText(chain.best - floor), ";"))));
+  const Outcome beside =
+      Run(absl::StrCat(kModel, "--plan=optimal:", least, "B,persistent:", floor, "B"));
+  EXPECT_THAT(Flat(beside.out),
+              AllOf(HasSubstr(absl::StrCat(" has ", BytesText(least), "; proven")),
+                    HasSubstr(absl::StrCat("a gap of ", BytesText(least - floor), ";"))));
 }
 
 TEST_F(PlansWithin, FitTheDevice) {

@@ -180,7 +180,7 @@ class Explainer : private ExplanationParts {
         {"bound", "of a plan that there is none for: no plan's peak is below it, proven"},
         {"bound_node",
          "the node whose inputs, outputs and scratch, with what must live beside, are the bound"},
-        {"best", "the least peak of any plan that was made"}};
+        {"best", "of a plan that none was found for: the least peak that its planner reached"}};
     for (const auto& [name, words] : kWords) {
       if (figure != name) continue;
       Say(words);
@@ -218,7 +218,9 @@ class Explainer : private ExplanationParts {
     const PlanDetail detail = DetailPlan(g_, plan.plan);
     if (!peak) {
       Say("storages of forward that backward or a node that runs again still reads, the most at "
-          "once, each whole, parameters and their casts excluded",
+          "once, each whole, parameters and their casts excluded; what mincut:BYTES bounds is what "
+          "is "
+          "kept at the moment where backward begins",
           "B", true);
       return AddStorages(detail.saved);
     }

@@ -55,11 +55,16 @@ std::string OptimizerOf(const TraceOptions& trace) {
 // micro-batches, adapters of rank 8 with alpha 16 on layers that match 'attn'".
 std::string RunWords(const FamilyConfig& family, const TraceOptions& trace) {
   std::string text;
+  bool fused = false;
   if (const auto* transformer = std::get_if<TransformerConfig>(&family)) {
     const auto attention = static_cast<size_t>(transformer->attention);
+    fused = transformer->attention == AttentionKind::kFused;
     absl::StrAppend(&text, ", ", kAttentionNames[attention], " attention");
   }
   if (!trace.checkpoint.empty()) absl::StrAppend(&text, ", checkpoints: ", trace.checkpoint);
+  // It runs again for little.
+  if (fused && trace.checkpoint == "attention")
+    absl::StrAppend(&text, " (a fused one keeps no scores: only a row sum of each is dropped)");
   if (trace.accumulate > 1) absl::StrAppend(&text, ", ", trace.accumulate, " micro-batches");
   if (trace.clip > 0) absl::StrAppend(&text, ", gradients clipped to ", trace.clip);
   if (!trace.freeze.empty()) absl::StrAppend(&text, ", frozen: ", Quoted(trace.freeze));

@@ -88,7 +88,7 @@ absl::StatusOr<std::unique_ptr<PlannedStep>> PlannedStep::Create(const Setup& se
   if (answer.kind != PlanAnswer::kPlan) {
     return absl::InvalidArgumentError(absl::StrCat(
         "--plan=", PlanName(spec),
-        ": there is no such plan; the least peak of any that was made is ", BytesText(answer.best),
+        ": there is no such plan; the least peak that its planner reached is ", BytesText(answer.best),
         answer.kind == PlanAnswer::kInfeasible
             ? absl::StrCat(" and none can be below ", BytesText(answer.bound))
             : std::string()));
