@@ -74,7 +74,7 @@ struct PlanAnswer {
   double cheapest = 0;   // kPlan: proven lower bound of the extra cost within the budget
   int64_t bound = 0;     // proven lower bound of every plan's peak
   NodeId node = kNone;   // whose operands, outputs and scratch, with what must live beside, are it
-  int64_t best = 0;      // least peak of any plan made
+  int64_t best = 0;      // least peak that this planner reached
 };
 
 }  // namespace tally

@@ -198,6 +198,7 @@ TEST_F(GraphReport, DrawsBesideTheDotFile) {
   EXPECT_THAT(Bytes(Path("x.png")), StartsWith("\x89PNG"));
   EXPECT_EQ(Run("two-layer --svg").code, 0);
   EXPECT_TRUE(fs::exists(Path("two-layer.report/graph.svg")));
+  EXPECT_TRUE(fs::exists(Path("two-layer.report/plan-none.svg")));
 }
 
 TEST_F(GraphReport, KeepsTheDotFileWhenDrawingFails) {

@@ -87,7 +87,8 @@ TEST_F(PlansWithin, SayWhoseTheLeastPeakIs) {
   const Graph& graph = Traced();
   const int64_t floor = Front().floor.bytes;
   const int64_t least = Front().points[Front().front[0]].price.peak_bytes;
-  const PlanAnswer chain = PlanChain(graph, FlopCosts(graph), floor, ChainMoves::kPersistent);
+  const PlanAnswer chain =
+      ValueOrThrow(PlanChain(graph, FlopCosts(graph), floor, ChainMoves::kPersistent));
   ASSERT_EQ(chain.kind, PlanAnswer::kNotFound);
   ASSERT_LT(least, chain.best);
   const Outcome alone = Run(absl::StrCat(kModel, "--plan=persistent:", floor, "B"));

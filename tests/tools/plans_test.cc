@@ -23,10 +23,10 @@ using ::testing::StartsWith;
 TEST(PlansOfBackward, HoldTheGradientsToTheEnd) {
   for (const char* model :
        {"gpt2:layers=3,width=32,heads=2,vocab=64,context=16", "mlp:8,16,4", "two-layer",
-        "llama-3-8b:layers=2,width=32,heads=4,kv_heads=2,ffn=48,vocab=64",
-        "mixtral-8x7b:layers=1,width=32,heads=4,kv_heads=2,ffn=48,vocab=64"}) {
+        "llama-3-8b:layers=2,width=32,heads=4,kv_heads=2,inner=48,vocab=64",
+        "mixtral-8x7b:layers=1,width=32,heads=4,kv_heads=2,inner=48,vocab=64"}) {
     for (int64_t accumulate : {1, 2}) {
-      TraceOptions options{.batch = 2, .phase = TracePhase::kBackward};
+      TraceOptions options{.phase = TracePhase::kBackward, .batch = 2};
       options.accumulate = accumulate;
       const Graph graph =
           ValueOrThrow(TraceModel(ValueOrThrow(BuiltinConfig(model)), options)).graph;
