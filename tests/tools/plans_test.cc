@@ -19,7 +19,8 @@ using ::testing::Not;
 using ::testing::StartsWith;
 
 // Backward alone returns its gradients: no plan may give them back, and plan none, which runs
-// what was recorded in that order, needs what the record did.
+// what was recorded in that order, needs what the record did; less only where handles outlive what
+// reads them (the routing of experts).
 TEST(PlansOfBackward, HoldTheGradientsToTheEnd) {
   for (const char* model :
        {"gpt2:layers=3,width=32,heads=2,vocab=64,context=16", "mlp:8,16,4", "two-layer",
@@ -31,7 +32,10 @@ TEST(PlansOfBackward, HoldTheGradientsToTheEnd) {
       const Graph graph =
           ValueOrThrow(TraceModel(ValueOrThrow(BuiltinConfig(model)), options)).graph;
       const MemoryReport memory = AnalyzeMemory(graph);
-      EXPECT_EQ(memory.none.peak_bytes, memory.peak_bytes) << model << " x " << accumulate;
+      EXPECT_LE(memory.none.peak_bytes, memory.peak_bytes) << model << " x " << accumulate;
+      if (!absl::StartsWith(model, "mixtral")) {
+        EXPECT_EQ(memory.none.peak_bytes, memory.peak_bytes) << model << " x " << accumulate;
+      }
       // Each parameter and its gradient.
       int64_t least = 0;
       const std::vector<bool> pinned = PinnedStorages(graph);
