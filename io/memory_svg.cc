@@ -63,7 +63,7 @@ struct Prefix {
 };
 Prefix Si(double most) {
   constexpr Prefix kPrefixes[] = {{1e15, "PB"}, {1e12, "TB"}, {1e9, "GB"},
-                                  {1e6, "MB"},  {1e3, "KB"},  {1, "B"}};
+                                  {1e6, "MB"},  {1e3, "kB"},  {1, "B"}};
   for (const Prefix& p : kPrefixes) {
     if (most >= p.scale) return p;
   }

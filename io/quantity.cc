@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "absl/numeric/int128.h"
@@ -114,34 +115,52 @@ absl::StatusOr<int64_t> ParseBytes(absl::string_view text) {
                       {"MB", 1'000'000},
                       {"GB", 1'000'000'000},
                       {"TB", 1'000'000'000'000},
+                      {"PB", 1'000'000'000'000'000},
+                      {"EB", 1'000'000'000'000'000'000},
                       {"KiB", int64_t{1} << 10},
                       {"MiB", int64_t{1} << 20},
                       {"GiB", int64_t{1} << 30},
-                      {"TiB", int64_t{1} << 40}},
+                      {"TiB", int64_t{1} << 40},
+                      {"PiB", int64_t{1} << 50},
+                      {"EiB", int64_t{1} << 60}},
                      Fraction::kRound, "80GB or 74.5GiB");
 }
 
 std::string BytesName(int64_t bytes) {
-  constexpr Unit kUnits[] = {{"TB", 1'000'000'000'000},
-                             {"TiB", int64_t{1} << 40},
-                             {"GB", 1'000'000'000},
-                             {"GiB", int64_t{1} << 30},
+  constexpr Unit kUnits[] = {{"B", 1},
+                             {"kB", 1000},
+                             {"KiB", int64_t{1} << 10},
                              {"MB", 1'000'000},
                              {"MiB", int64_t{1} << 20},
-                             {"KB", 1000},
-                             {"KiB", int64_t{1} << 10}};
+                             {"GB", 1'000'000'000},
+                             {"GiB", int64_t{1} << 30},
+                             {"TB", 1'000'000'000'000},
+                             {"TiB", int64_t{1} << 40},
+                             {"PB", 1'000'000'000'000'000},
+                             {"PiB", int64_t{1} << 50},
+                             {"EB", 1'000'000'000'000'000'000},
+                             {"EiB", int64_t{1} << 60}};
+  std::string shortest;
   for (const Unit& unit : kUnits) {
-    if (bytes != 0 && bytes % unit.scale == 0) return absl::StrCat(bytes / unit.scale, unit.suffix);
+    if (bytes < unit.scale && unit.scale > 1) continue;
+    int64_t rest = bytes % unit.scale;
+    if (rest != 0 && unit.suffix.size() > 2) continue;  // of powers of 1024 whole ones alone
+    std::string text = absl::StrCat(bytes / unit.scale);
+    if (rest != 0) text += '.';
+    for (int64_t digit = unit.scale / 10; rest != 0; rest %= digit, digit /= 10)
+      absl::StrAppend(&text, rest / digit);
+    text.append(unit.suffix.data(), unit.suffix.size());
+    if (shortest.empty() || text.size() < shortest.size()) shortest = std::move(text);
   }
-  return absl::StrCat(bytes, "B");
+  return shortest;
 }
 
 std::string ShortBytesName(int64_t bytes, int digits) {
   const std::string exact = BytesName(bytes), all = absl::StrCat(bytes);
   const int count = static_cast<int>(all.size());  // of digits
   if (bytes < 1000) return exact;
-  constexpr absl::string_view kUnits[] = {"KB", "MB", "GB", "TB"};
-  const int unit = std::min((count - 1) / 3, 4);
+  constexpr absl::string_view kUnits[] = {"kB", "MB", "GB", "TB", "PB", "EB"};
+  const int unit = (count - 1) / 3;
   const int whole = count - 3 * unit;
   std::string text = all.substr(0, whole);
   std::string fraction = all.substr(whole, std::max(digits - whole, 0));

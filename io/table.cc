@@ -30,6 +30,13 @@ std::string Scaled(double value, double base, const char* const* prefixes) {
   return absl::StrFormat("%.*f %s", decimals, value, prefixes[step]);
 }
 
+// Of 1 and more; below it as short as it is.
+std::string FourDigits(double value) {
+  if (value < 1) return absl::StrFormat("%.4g", value);
+  return absl::StrFormat(
+      "%.*f", value < 9.9995 ? 3 : value < 99.995 ? 2 : value < 999.95 ? 1 : 0, value);
+}
+
 bool IsSmall(Count count) { return count > -10'000 && count < 10'000; }
 
 int TextWidth(const std::string& text) { return DisplayWidth(text); }
@@ -54,6 +61,11 @@ std::string BytesText(Count bytes) {
   if (IsSmall(bytes)) return absl::StrCat(ToGrouped(bytes), " B");
   const double value = static_cast<double>(bytes);
   return absl::StrCat(Scaled(value, 1000, kSi), "B = ", Scaled(value, 1024, kBinary), "B");
+}
+
+std::string BytesTextApart(Count bytes, Count from) {
+  const std::string text = BytesText(bytes);
+  return bytes != from && text == BytesText(from) ? ToGrouped(bytes) + " B" : text;
 }
 
 std::string FlopsText(Count flops) {
@@ -87,9 +99,10 @@ std::string SecondsText(double seconds) {
     const int minutes = static_cast<int>(seconds / 60);
     return absl::StrFormat("%d h %02d min", minutes / 60, minutes % 60);
   }
-  if (seconds >= 1 || seconds == 0) return absl::StrFormat("%.4g s", seconds);
-  if (seconds >= 1e-3) return absl::StrFormat("%.4g ms", seconds * 1e3);
-  return absl::StrFormat("%.4g us", seconds * 1e6);
+  if (seconds == 0) return "0 s";
+  if (seconds >= 1) return FourDigits(seconds) + " s";
+  if (seconds >= 1e-3) return FourDigits(seconds * 1e3) + " ms";
+  return FourDigits(seconds * 1e6) + " us";
 }
 
 std::string Wrapped(absl::string_view line, int width) {

@@ -14,6 +14,8 @@ namespace tally {
 
 // B = bytes; GB = 1e9, GiB = 2^30, both printed: "497.8 MB = 474.7 MiB"; below 10,000 "4,608 B".
 std::string BytesText(Count bytes);
+// The same beside `from`: where both would read alike and are not, every digit: "4,660,121 B".
+std::string BytesTextApart(Count bytes, Count from);
 // SI prefixes, four digits: "874.9 GFLOPs", "16 FLOPs", "6.300 YFLOPs".
 std::string FlopsText(Count flops);
 // "186.0 GFLOP/s".

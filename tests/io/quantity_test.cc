@@ -46,7 +46,12 @@ TEST(Quantities, BytesAreRoundedToTheNearest) {
 
 TEST(Quantities, AreNamedInTheShortestExactUnit) {
   const std::pair<int64_t, const char*> cases[] = {{80'000'000'000, "80GB"},
-                                                   {24'500'000'000, "24500MB"},
+                                                   {24'500'000'000, "24.5GB"},
+                                                   {5'500'000, "5.5MB"},
+                                                   {1'000'000'000'000'000'000, "1EB"},
+                                                   {1'500, "1500B"},
+                                                   {12'000, "12kB"},
+                                                   {4'050'000'000, "4.05GB"},
                                                    {int64_t{3} << 30, "3GiB"},
                                                    {1536, "1536B"},
                                                    {65'536, "64KiB"},
@@ -69,7 +74,7 @@ TEST(Quantities, AreRoundedDownWhereTheirNamesAreLong) {
         Case{999'999'999, 4, "999.9MB"}, Case{80'000'000'000, 4, "80GB"},
         Case{24'500'000'000, 4, "24.5GB"}, Case{9'000'100'000, 4, "9GB"},
         Case{int64_t{3} << 30, 4, "3GiB"}, Case{1'234, 4, "1234B"}, Case{123'457, 4, "123457B"},
-        Case{123'457, 1, "123KB"}, Case{INT64_MAX, 4, "9223372TB"}, Case{999, 4, "999B"}}) {
+        Case{123'457, 1, "123kB"}, Case{INT64_MAX, 4, "9.223EB"}, Case{999, 4, "999B"}}) {
     EXPECT_EQ(ShortBytesName(c.bytes, c.digits), c.name);
     EXPECT_LE(ParseBytes(c.name).value_or(INT64_MAX), c.bytes) << c.name;
   }

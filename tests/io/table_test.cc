@@ -11,6 +11,9 @@ TEST(Units, PrintBytesInBothSystems) {
   // 2,127,057,600 parameters of 4 bytes: neither unit goes under the other's name.
   EXPECT_EQ(BytesText(Count(2'127'057'600) * 4), "8.508 GB = 7.924 GiB");
   EXPECT_EQ(BytesText(497'759'232), "497.8 MB = 474.7 MiB");     // / 2^20 = 474.700
+  EXPECT_EQ(BytesTextApart(4'660'121, 4'660'120), "4,660,121 B");
+  EXPECT_EQ(BytesTextApart(4'660'121, 4'660'121), BytesText(4'660'121));
+  EXPECT_EQ(BytesTextApart(4'700'000, 4'660'120), BytesText(4'700'000));
   EXPECT_EQ(BytesText(int64_t{1} << 20), "1.049 MB = 1.000 MiB");
 }
 
@@ -30,8 +33,11 @@ TEST(Units, GoOnePrefixUpInsteadOfPrintingAThousand) {
 TEST(Units, PrintSharesAndTimes) {
   EXPECT_EQ(PercentText(2, 3), "66.67 %");
   EXPECT_EQ(PercentText(1, 0), "-");
-  EXPECT_EQ(SecondsText(1.5), "1.5 s");
-  EXPECT_EQ(SecondsText(0.0123), "12.3 ms");
+  EXPECT_EQ(SecondsText(1.5), "1.500 s");
+  EXPECT_EQ(SecondsText(0.0123), "12.30 ms");
+  EXPECT_EQ(SecondsText(0.688), "688.0 ms");
+  EXPECT_EQ(SecondsText(99.996), "100.0 s");
+  EXPECT_EQ(SecondsText(0), "0 s");
   EXPECT_EQ(SecondsText(2 * 3600 + 5 * 60), "2 h 05 min");
   EXPECT_EQ(SecondsText(3 * 86400 + 4 * 3600), "3 d 04 h");
 }
