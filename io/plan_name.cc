@@ -106,7 +106,8 @@ std::string FormText(const PlanForm& form) {
   return absl::StrCat(form.word, bare ? "" : ":", form.letter);
 }
 
-absl::StatusOr<PlanSpec> ParsePlanName(absl::string_view text) {
+absl::StatusOr<PlanSpec> ParsePlanName(absl::string_view text,
+                                       const std::vector<std::string>& also) {
   if (absl::ConsumePrefix(&text, FormOf(PlanSpec::kFile).word)) {
     if (text.empty()) return Bad("@", "write it as @FILE");
     return PlanSpec{.kind = PlanSpec::kFile, .word = std::string(text)};
@@ -124,12 +125,13 @@ absl::StatusOr<PlanSpec> ParsePlanName(absl::string_view text) {
       return Bad(text, absl::StrCat("write it as ", FormText(form)));
     return WithArgument(form, text, text.substr(colon + 1));
   }
-  std::vector<std::string> words;
+  std::vector<std::string> words = also;
   for (const PlanForm& form : PlanForms()) words.push_back(form.word);
   const std::string near =
       colon == absl::string_view::npos ? Meant(text, words) : Nearest(word, words);
   return absl::InvalidArgumentError(
       absl::StrCat("there is no plan ", Quoted(text), "; there are ", AllForms(),
+                   also.empty() ? "" : ", ", absl::StrJoin(also, ", "),
                    near.empty() ? "" : absl::StrCat("; did you mean ", near, "?")));
 }
 

@@ -29,8 +29,10 @@ const std::vector<PlanForm>& PlanForms();
 std::string FormText(const PlanForm& form);
 
 // kInvalidArgument with what there is and what was probably meant: an unknown word, an argument
-// that is missing or one too many, a count or bytes that are not above 0.
-absl::StatusOr<PlanSpec> ParsePlanName(absl::string_view text);
+// that is missing or one too many, a count or bytes that are not above 0. `also`: words that stand
+// for no single plan and that there are as well, for the message.
+absl::StatusOr<PlanSpec> ParsePlanName(absl::string_view text,
+                                       const std::vector<std::string>& also = {});
 
 // The other way round. Two texts of one plan ("optimal:24GB", "optimal:24000MB") have one name.
 std::string PlanName(const PlanSpec& spec);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -165,6 +166,12 @@ absl::StatusOr<std::vector<std::string>> Flags::Parse(int argc, const char* cons
             absl::StrCat("--", flag->name, " wants a value: --", flag->name, "=", flag->value));
       }
       value = argv[++i];
+      // A flag without its value would take the next one for it.
+      if (absl::StartsWith(value, "--")) {
+        return absl::InvalidArgumentError(absl::StrCat("--", flag->name, " wants a value: --",
+                                                       flag->name, "=", flag->value, "; ", value,
+                                                       " stands there"));
+      }
     }
     if (flag->given && !flag->repeats) {
       return absl::InvalidArgumentError(absl::StrCat("--", flag->name, " is given twice"));

@@ -1,4 +1,5 @@
-// Command-line flags of the programs: --name=value, --name value, --switch, --no-switch, "--".
+// Command-line flags of the programs: --name=value, --name value, --switch, --no-switch, "--". A
+// value after a space does not begin with "--".
 //
 // Errors are kInvalidArgument (exit 2) and say what was probably meant.
 #ifndef TALLY_TOOLS_COMMON_FLAGS_H_

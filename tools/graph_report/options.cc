@@ -143,7 +143,7 @@ absl::Status SetPlans(const std::string& text, ReportOptions& o) {
       o.request.all_plans = true;
       continue;
     }
-    absl::StatusOr<PlanSpec> spec = ParsePlanName(part);
+    absl::StatusOr<PlanSpec> spec = ParsePlanName(part, {"all"});
     if (!spec.ok())
       return absl::InvalidArgumentError(absl::StrCat("--plan: ", spec.status().message()));
     o.request.plans.push_back(*std::move(spec));
