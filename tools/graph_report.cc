@@ -1,6 +1,7 @@
 // graph-report: what a step of a model costs, read off its recorded graph.
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <new>
@@ -181,8 +182,16 @@ int RunSweepTable(const ReportOptions& options, int argc, const char* const* arg
   if (!options.csv.empty()) outputs.push_back({"csv", options.csv, SweepCsv(*sweep)});
   const absl::StatusOr<Written> written = WriteNamed(outputs);
   if (!written.ok()) return Fail(written.status());
-  if (options.quiet || options.to_stdout()) return kOk;
-  return Print(SweepText(*sweep) + WhereTo(*written));
+  int code = kOk;
+  if (!options.quiet && !options.to_stdout()) code = Print(SweepText(*sweep) + WhereTo(*written));
+  const auto failed = std::count_if(sweep->rows.begin(), sweep->rows.end(),
+                                    [](const SweepRow& row) { return !row.why.empty(); });
+  if (failed == 0 || code != kOk) return code;
+  const auto first = std::find_if(sweep->rows.begin(), sweep->rows.end(),
+                                  [](const SweepRow& row) { return !row.why.empty(); });
+  Complain(absl::StrCat("--sweep: ", failed, " of ", sweep->rows.size(),
+                        " rows have no figures: ", first->why));
+  return kCheckFailed;
 }
 
 int RunNapkin(const ReportOptions& options) {

@@ -257,8 +257,13 @@ absl::Status Trainer::Save() const {
                                               .clip = o_.clip,
                                               .documents = o_.documents,
                                               .lora = o_.lora});
-  if (const absl::Status s =
-          SaveModel(o_.out, planned_ ? planned_->graph() : graph_, parameters_.tensors(), config);
+  Graph planned;
+  if (planned_ != nullptr) {
+    planned = planned_->graph();
+    planned.device = o_.device;  // it was recorded on meta and ran here
+  }
+  if (const absl::Status s = SaveModel(o_.out, planned_ != nullptr ? planned : graph_,
+                                       parameters_.tensors(), config);
       !s.ok()) {
     TALLY_RETURN_IF_ERROR(
         SaveModel(o_.out, {.tensors = parameters_.named(), .config_json = config}));
@@ -268,6 +273,10 @@ absl::Status Trainer::Save() const {
                  std::string(s.message()).c_str());
   }
   std::printf("wrote %s\n", o_.out.c_str());
+  if (planned_ != nullptr) {
+    std::printf("its steps ran by plan %s; its record has each node once: graph-report %s --plan=%s\n",
+                planned_->plan().name.c_str(), o_.out.c_str(), planned_->plan().name.c_str());
+  }
   return absl::OkStatus();
 }
 
@@ -298,6 +307,7 @@ int Main(int argc, const char* const* argv) {
   try {
     Trainer trainer(options, std::move(text));
     if (absl::Status s = trainer.Run(); !s.ok()) {
+      // kOutOfRange: what was asked for does not hold, a finite loss or a plan within its budget.
       return Fail(s.code() == absl::StatusCode::kOutOfRange        ? 1
                   : s.code() == absl::StatusCode::kInvalidArgument ? 2
                                                                    : 3,

@@ -52,7 +52,8 @@ TEST_F(GraphReportSweep, IntensityIsOfEverythingThatRuns) {
 
 TEST_F(GraphReportSweep, SaysWhyARowHasNoFigures) {
   const Outcome run = Run(absl::StrCat(kModel, "--sweep 'seq=64,65,128 batch=1,2'"));
-  EXPECT_EQ(run.code, 0) << run.err;
+  EXPECT_EQ(run.code, 1);  // after all rows
+  EXPECT_THAT(run.err, HasSubstr("--sweep: 4 of 6 rows have no figures: "));
   EXPECT_THAT(run.out,
               AllOf(HasSubstr("6 rows"), HasSubstr("seq=65 batch=1 and 1 more: "),
                     HasSubstr("--seq=65 is longer"), HasSubstr("than the model's context of 64")));
@@ -96,7 +97,9 @@ TEST_F(GraphReportSweep, TellsTheTimeOfEachPlanOnEachDevice) {
 
 TEST_F(GraphReportSweep, TellsWhatFitsOnARank) {
   const std::string flags = absl::StrCat(kModel, "--memory=5MB --reserve=0 ");
-  const Json sweep = ReportOf(absl::StrCat(flags, "--sweep 'batch=1,2 gpus=1,4 zero=0,2'"));
+  const Outcome run = Run(absl::StrCat(flags, "--sweep 'batch=1,2 gpus=1,4 zero=0,2' --json=-"));
+  EXPECT_EQ(run.code, 1) << run.err;  // a stage without ranks is no step
+  const Json sweep = ValueOrThrow(ParseJson(run.out));
   size_t at = 0;
   const JsonArray& rows = sweep.Find("rows")->array();
   bool all = true, any = false;

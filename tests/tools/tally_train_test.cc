@@ -141,7 +141,13 @@ TEST(TallyTrain, RunsByAPlanThatAReportWrote) {
 }
 
 TEST(TallyTrain, RefusesPlansThatThereAreNot) {
-  for (const char* plan : {"sqr", "uniform:0", "fit", "optimal:1KB", ""}) {
+  // As graph-report: what is proven or not found is 1, what is no plan's name 2.
+  const Outcome small = Train(absl::StrCat(kSmall, "--plan=optimal:1KB --out=", Temp("none.bin")));
+  EXPECT_EQ(small.code, 1) << small.out;
+  EXPECT_THAT(small.out, AllOf(HasSubstr("--plan=optimal:1kB: optimal:1kB: no plan within 1,000 B; "
+                                         "proven: no plan has a peak below "),
+                               HasSubstr(", what node ")));
+  for (const char* plan : {"sqr", "uniform:0", "fit", ""}) {
     const Outcome run = Train(absl::StrCat(kSmall, "--plan=", plan, " --out=", Temp("none.bin")));
     EXPECT_EQ(run.code, 2) << plan << run.out;
     EXPECT_THAT(run.out, HasSubstr("--plan")) << plan;

@@ -45,8 +45,9 @@ Flags MakeFlags(ReportOptions& o, Raw& raw) {
       "(--list-models), sizes optional: mlp:784,512,10 or gpt2:layers=2,width=128.\n"
       "Writes graph.dot, plan-NAME.dot, .txt and .json, memory.svg, report.json, proof.json\n"
       "and graph.json into NAME.report/ unless flags say otherwise.\n"
-      "Exit: 0 ok, 1 a check failed, 2 usage, 3 unreadable or malformed input,\n"
-      "4 not supported, 5 internal, 6 rendering failed.");
+      "Exit: 0 ok, 1 a check failed, or there is no plan within a budget, or a row of a sweep has\n"
+      "no figures, 2 usage, 3 unreadable or malformed input, 4 not supported, 5 internal,\n"
+      "6 rendering failed.");
   flags.Group(
       "The step (of a file with a recorded graph: as recorded, unless one of these is given)");
   flags.Choice("phase", &raw.phase, {"forward", "backward", "train"}, "what runs");

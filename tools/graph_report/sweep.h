@@ -57,7 +57,8 @@ absl::StatusOr<std::vector<SweepAxis>> ParseSweep(absl::string_view text);
 
 // The rows of `options.sweep` over the command line `argv`. Values that no flag would take are
 // kInvalidArgument; a combination that cannot be traced is a row that says why, unless none can be:
-// then the error of the first is returned. `progress` is told rows done and rows in all.
+// then the error of the first is returned (the
+// program exits 1 where a row has no figures). `progress` is told rows done and rows in all.
 absl::StatusOr<Sweep> RunSweep(const ReportOptions& options, int argc, const char* const* argv,
                                const std::function<void(int64_t, int64_t)>& progress);
 

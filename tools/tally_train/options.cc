@@ -112,8 +112,9 @@ Flags MakeTrainFlags(TrainOptions& o) {
   Flags flags(
       "tally-train [TEXT] [flags]",
       "Trains a transformer byte by byte on TEXT (default: this project's own text) and writes\n"
-      "it with the graph of its last step. Exit: 0 ok, 1 the loss is no finite number any more,\n"
-      "2 usage, 3 unreadable input, 5 internal or out of memory.");
+      "it with the record of its last step: what the program does once, in its order; --plan says\n"
+      "how that was run. Exit: 0 ok, 1 the loss is no finite number any more or --plan has no plan\n"
+      "within its budget, 2 usage, 3 unreadable input, 5 internal or out of memory.");
   flags.Group("Model");
   flags.Text("family", &o.family, absl::StrJoin(LanguageModelFamilies(), "|"),
              "whose form the model has");

@@ -7,7 +7,7 @@
 #include "tally/autograd/bindings.h"
 #include "tally/io/plan_maker.h"
 #include "tally/io/plan_name.h"
-#include "tally/io/table.h"
+#include "tally/io/summary_plans.h"
 #include "tally/ops/ops.h"
 
 namespace tally {
@@ -86,12 +86,9 @@ absl::StatusOr<std::unique_ptr<PlannedStep>> PlannedStep::Create(const Setup& se
   if (!made.ok()) return CannotRun(std::string(made.status().message()));
   PlanAnswer& answer = *made;
   if (answer.kind != PlanAnswer::kPlan) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--plan=", PlanName(spec),
-        ": there is no such plan; the least peak that its planner reached is ", BytesText(answer.best),
-        answer.kind == PlanAnswer::kInfeasible
-            ? absl::StrCat(" and none can be below ", BytesText(answer.bound))
-            : std::string()));
+    const std::string name = PlanName(spec);
+    return absl::OutOfRangeError(absl::StrCat("--plan=", name, ": ", PlanTitle(name), ": ",
+                                              NoPlanText(g, answer, spec.number, false)));
   }
   step->plan_ = std::move(answer.plan);
   step->price_ = std::move(answer.price);

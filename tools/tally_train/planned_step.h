@@ -35,9 +35,9 @@ class PlannedStep {
     double clip = 0;
     std::vector<Batch> batches;  // like those of every step
   };
-  // Makes the plan for steps like this one. kInvalidArgument: no such plan (a budget below what any
-  // plan takes; the message says by how much), or a record that cannot be run again. kDataLoss: a
-  // plan's file that cannot be read or is no plan of these steps.
+  // Makes the plan for steps like this one. kOutOfRange: no plan within the budget, proven or not
+  // found, with the bound and its node as graph-report says it. kInvalidArgument: a record that
+  // cannot be run again. kDataLoss: a plan's file that cannot be read or is no plan of these steps.
   static absl::StatusOr<std::unique_ptr<PlannedStep>> Create(const Setup& setup,
                                                              const PlanSpec& spec);
 
