@@ -1,6 +1,7 @@
 #include "tally/io/plan_maker.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -17,6 +18,16 @@
 #include "tally/tensor/check.h"
 
 namespace tally {
+namespace {
+
+// What the search of the front finds it finds from many budgets: --plan=search:BYTES is another.
+std::string OfTheFront(const std::string& name) {
+  const absl::StatusOr<PlanSpec> spec = ParsePlanName(name);
+  if (spec.ok() && spec->kind == PlanSpec::kSearch) return "found by the search of the front";
+  return absl::StrCat("plan ", PlanTitle(name), " of the front");
+}
+
+}  // namespace
 
 PlanMaker::PlanMaker(const Graph& graph, NodeCosts costs, std::optional<int64_t> usable,
                      const ZeroOptions& ranks)
@@ -117,7 +128,7 @@ absl::StatusOr<PlanAnswer> PlanMaker::MakeWithin(const PlanSpec& spec) {
   PlanAnswer answer = NoneWithin(spec.number, {}).value_or(PlanAnswer());
   if (!answer.optimal) answer = Optimal(*front(), spec.number);
   if (answer.kind == PlanAnswer::kPlan && answer.plan.note.empty())
-    answer.plan.note = absl::StrCat("plan ", PlanTitle(answer.plan.name), " of the front");
+    answer.plan.note = OfTheFront(answer.plan.name);
   return answer;
 }
 
@@ -127,7 +138,7 @@ absl::StatusOr<PlanAnswer> PlanMaker::MakeFit() {
   PlanAnswer answer = NoneWithin(*usable_, ranks_).value_or(PlanAnswer());
   if (!answer.optimal) answer = OptimalOnRank(g_, *front(), ranks_, *usable_);
   if (answer.kind != PlanAnswer::kPlan) return answer;
-  std::string note = absl::StrCat("plan ", PlanTitle(answer.plan.name), " of the front");
+  std::string note = OfTheFront(answer.plan.name);
   if (ranks_.ranks > 1 && ranks_.stage > 0) {
     const int64_t peak = ApplyZero(g_, answer.plan, ranks_).peak_bytes;
     absl::StrAppend(&note, "; a rank's peak under it is ", BytesText(peak),
@@ -148,12 +159,39 @@ absl::StatusOr<PlanAnswer> PlanMaker::Make(const PlanSpec& spec) {
   }
   answer.plan.name = PlanName(spec);
   TALLY_ASSIGN_OR_RETURN(answer.price, PricePlan(g_, answer.plan));
+  if (front_ == nullptr && answer.price.extra_nodes > 0)
+    made_.push_back({answer.plan, answer.price, ExtraCost(g_, answer.plan, costs_)});
   return answer;
 }
 
+bool NeedsFront(const PlanSpec& spec) {
+  return spec.kind == PlanSpec::kOptimal || spec.kind == PlanSpec::kFit;
+}
+
+// Points that the planners of the front have made themselves change nothing.
+void PlanMaker::AddMade(PlanFront& front) {
+  for (PlanPoint& point : made_) front.points.push_back(std::move(point));
+  made_.clear();
+  std::vector<int32_t> order(front.points.size());
+  std::iota(order.begin(), order.end(), 0);
+  const auto& points = front.points;
+  std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
+    const int64_t x = points[a].price.peak_bytes, y = points[b].price.peak_bytes;
+    return x != y ? x < y : points[a].extra_cost < points[b].extra_cost;
+  });
+  front.front.clear();
+  for (int32_t i : order) {
+    if (front.front.empty() || points[i].extra_cost < points[front.front.back()].extra_cost)
+      front.front.push_back(i);
+  }
+}
+
 const std::shared_ptr<const PlanFront>& PlanMaker::front() {
-  if (front_ == nullptr)
-    front_ = std::make_shared<PlanFront>(MakePlanFront(g_, costs_, {.asked = asked_}));
+  if (front_ == nullptr) {
+    PlanFront front = MakePlanFront(g_, costs_, {.asked = asked_});
+    AddMade(front);
+    front_ = std::make_shared<PlanFront>(std::move(front));
+  }
   return front_;
 }
 

@@ -42,12 +42,14 @@ class PlanMaker {
   // come in where `usable` is known.
   std::vector<PlanSpec> All() const;
 
-  // Of all planners.
+  // Of all planners, and of the plans that were made before it is first asked for: ask for those
+  // that need no front (NeedsFront) first, and no plan of a report beats its front.
   const std::shared_ptr<const PlanFront>& front();
 
   const NodeCosts& costs() const { return costs_; }
 
  private:
+  void AddMade(PlanFront& front);
   int AtMostBlocks(int64_t number) const;
   absl::StatusOr<Plan> MakePlan(const PlanSpec& spec) const;
   absl::StatusOr<Plan> ReadPlan(const std::string& path) const;
@@ -62,8 +64,12 @@ class PlanMaker {
   const std::optional<int64_t> usable_;
   const ZeroOptions ranks_;
   std::vector<int64_t> asked_;  // budgets of the front
+  std::vector<PlanPoint> made_;  // before it, with their names
   std::shared_ptr<const PlanFront> front_;
 };
+
+// Whether Make answers it from the front.
+bool NeedsFront(const PlanSpec& spec);
 
 }  // namespace tally
 

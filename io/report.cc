@@ -1,6 +1,7 @@
 #include "tally/io/report.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
@@ -134,10 +135,18 @@ absl::Status AddPlans(Report& report) {
   }
   specs.insert(specs.end(), asked.begin(), asked.end());
   maker.Expect(specs);
+  // The front is of these plans too, so those that it answers come last; told in their order.
+  std::vector<std::optional<absl::StatusOr<PlanAnswer>>> answers(specs.size());
+  for (const bool from_front : {false, true}) {
+    for (size_t i = 0; i < specs.size(); ++i) {
+      const bool again = std::find(specs.begin(), specs.begin() + i, specs[i]) != specs.begin() + i;
+      if (!again && NeedsFront(specs[i]) == from_front) answers[i] = maker.Make(specs[i]);
+    }
+  }
   for (size_t i = 0; i < specs.size(); ++i) {
     const PlanSpec& spec = specs[i];
-    if (std::find(specs.begin(), specs.begin() + i, spec) != specs.begin() + i) continue;
-    absl::StatusOr<PlanAnswer> made = maker.Make(spec);
+    if (!answers[i]) continue;  // comes twice
+    absl::StatusOr<PlanAnswer>& made = *answers[i];
     if (made.status().code() == absl::StatusCode::kFailedPrecondition) {
       // Of all planners those that do not take this record are none of them.
       if (std::count(asked.begin(), asked.begin() + given, spec) > 0)

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_replace.h"
 #include "tally/analysis/plan_front.h"
 #include "tally/io/plan_name.h"
 #include "tally/io/report_json.h"
@@ -29,6 +30,13 @@ std::string MoreText(const Report& r, double extra) {
   double once = 0;
   for (double cost : r.costs.of) once += cost;
   return once > 0 ? absl::StrFormat("%.2f %%", 100 * extra / once) : std::string("-");
+}
+
+// A plan's file may be called anything.
+std::string Cell(const std::string& name) {
+  const std::string safe = SanitizeForTerminal(name);
+  if (safe.find_first_of(",\"") == std::string::npos) return safe;
+  return absl::StrCat("\"", absl::StrReplaceAll(safe, {{"\"", "\"\""}}), "\"");
 }
 
 std::string Line(const std::string& line) { return Wrapped(SanitizeForTerminal(line)); }
@@ -81,11 +89,27 @@ std::string WorthTable(const Report& r, const PricedPlan& plan, const std::vecto
 
 }  // namespace
 
+std::string FrontName(const Report& r, size_t point) {
+  const std::string& name = r.front->points[r.front->front[point]].plan.name;
+  for (const PricedPlan& plan : r.plans) {
+    if (plan.plan.name == name) return name;
+  }
+  const absl::StatusOr<PlanSpec> spec = ParsePlanName(name);
+  return spec.ok() && spec->kind == PlanSpec::kSearch ? absl::StrCat("front-", point + 1) : name;
+}
+
+std::string FrontFile(const Report& r, size_t point) {
+  const std::string name = FrontName(r, point);
+  return name == r.front->points[r.front->front[point]].plan.name ? "" : name + ".txt";
+}
+
 std::string FrontSummary(const Report& r) {
   if (r.front == nullptr || !r.request.pareto) return "";
   const PlanFront& front = *r.front;
-  std::string text = absl::StrCat("\nFront of ", front.points.size(),
-                                  " plans: none has both a lower peak and a lower cost\n");
+  const size_t count = front.front.size(), made = front.points.size();
+  std::string text =
+      absl::StrCat("\nFront: ", count, count == 1 ? " plan" : " plans", " of the ", made, " made",
+                   "; no other plan made has both a lower peak and a lower cost\n");
   Table table({{"plan", kLeft},
                {"peak, B", kRight},
                {"saved, B", kRight},
@@ -94,7 +118,11 @@ std::string FrontSummary(const Report& r) {
                {"", kRight},
                {"proven least", kRight}});
   std::vector<std::string> titles;
-  for (int32_t i : front.front) titles.push_back(front.points[i].plan.name);
+  bool found = false;
+  for (size_t i = 0; i < count; ++i) {
+    titles.push_back(FrontName(r, i));
+    found |= !FrontFile(r, i).empty();
+  }
   titles = PlanTitles(titles);
   for (size_t i = 0; i < titles.size(); ++i) {
     const PlanPoint& p = front.points[front.front[i]];
@@ -104,6 +132,13 @@ std::string FrontSummary(const Report& r) {
                   MoreText(r, p.extra_cost), MoreText(r, least)});
   }
   text += IndentedLines(table);
+  text += Line(absl::StrCat("  cost: ", r.costs.unit == NodeCosts::kFlops ? "FLOPs " : "seconds ",
+                            CostSource(r), ", of what runs again"));
+  if (found) {
+    text += Line(
+        "  front-N was found from many budgets at once, which no name repeats: --pareto writes it as "
+        "front-N.txt into the folder, and --plan=@DIR/front-N.txt runs it");
+  }
   const PeakFloor& floor = front.floor;
   std::string bound = absl::StrCat("  no plan has a peak below ", BytesText(floor.bytes));
   if (floor.node != kNone) {
@@ -123,14 +158,15 @@ Json FrontJson(const Report& r) {
   if (r.front == nullptr || !r.request.pareto) return Json();
   const PlanFront& front = *r.front;
   Json points = Json::Array(), json = Json::Object();
-  for (int32_t i : front.front) {
-    const PlanPoint& p = front.points[i];
+  for (size_t i = 0; i < front.front.size(); ++i) {
+    const PlanPoint& p = front.points[front.front[i]];
+    const std::string file = FrontFile(r, i);
     Json point = Json::Object();
-    point.Add("name", p.plan.name).Add("peak", p.price.peak_bytes);
+    point.Add("name", FrontName(r, i)).Add("peak", p.price.peak_bytes);
     point.Add("saved", p.price.saved_bytes).Add("extra_cost", p.extra_cost);
     point.Add("extra_nodes", p.price.extra_nodes).Add("recompute_flops", p.price.recompute.matmul);
-    points.Append(
-        point.Add("least_cost", std::min(p.extra_cost, front.CheapestWithin(p.price.peak_bytes))));
+    point.Add("least_cost", std::min(p.extra_cost, front.CheapestWithin(p.price.peak_bytes)));
+    points.Append(point.Add("file", file.empty() ? Json() : Json(file)));
   }
   json.Add("floor", front.floor.bytes);
   json.Add("floor_node", front.floor.node == kNone ? Json() : Json(front.floor.node));
@@ -144,10 +180,10 @@ std::string FrontCsv(const Report& r) {
       "extra_nodes\n";
   if (r.front == nullptr) return text;
   const PlanFront& front = *r.front;
-  for (int32_t i : front.front) {
-    const PlanPoint& p = front.points[i];
+  for (size_t i = 0; i < front.front.size(); ++i) {
+    const PlanPoint& p = front.points[front.front[i]];
     absl::StrAppend(
-        &text, p.plan.name, ",", p.price.peak_bytes, ",", p.price.saved_bytes, ",",
+        &text, Cell(FrontName(r, i)), ",", p.price.peak_bytes, ",", p.price.saved_bytes, ",",
         absl::StrFormat("%.17g", p.extra_cost), ",",
         r.costs.unit == NodeCosts::kSeconds ? "seconds" : "FLOPs", ",",
         absl::StrFormat("%.17g", std::min(p.extra_cost, front.CheapestWithin(p.price.peak_bytes))),

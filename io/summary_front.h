@@ -14,8 +14,15 @@ namespace tally {
 // does not ask for the front.
 std::string FrontSummary(const Report& report);
 
+// What a point of the front is called: the name of its plan, where that alone makes it again. What
+// the search of the front found, from many budgets at once, is "front-N", N counting the front from
+// 1; the file FrontFile is the plan: --plan=@FILE runs it.
+std::string FrontName(const Report& report, size_t point);
+// "front-3.txt", beside report.json: "" for a plan whose name is enough.
+std::string FrontFile(const Report& report, size_t point);
+
 // {floor floor_node planned complete points[{name peak saved extra_cost extra_nodes
-//  recompute_flops least_cost}]}; null where it was not asked for. least_cost: proven, no plan with
+//  recompute_flops least_cost file}]}; null where it was not asked for. least_cost: proven, no plan with
 // that peak costs less. Costs are FLOPs or seconds, as plans.NAME.cost_unit says.
 Json FrontJson(const Report& report);
 

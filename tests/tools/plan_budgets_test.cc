@@ -182,6 +182,53 @@ TEST_F(PlansWithin, MakeAFrontOfWhichEachPointIsAPlan) {
   EXPECT_EQ(Bytes(Path("r/pareto.csv")), Bytes(Path("f.csv")));
 }
 
+// What a report prints beside its front is never better than it, whichever planner made it; and what
+// no name makes again is a file.
+TEST_F(PlansWithin, MakeAFrontThatNoPlanOfTheReportBeats) {
+  const Outcome run = Run(std::string(kModel) +
+                          "--plan=all,mincut:40kB,mincut:70kB --pareto --quiet --out=r");
+  ASSERT_EQ(run.code, 0) << run.err;
+  const Json report = ValueOrThrow(ParseJson(Bytes(Path("r/report.json"))));
+  const JsonArray& points = report.Find("front")->Find("points")->array();
+  for (const Json& plan : report.Find("plans")->array()) {
+    EXPECT_TRUE(std::any_of(points.begin(), points.end(), [&](const Json& point) {
+      return point.Find("peak")->integer() <= plan.Find("peak")->integer() &&
+             point.Find("extra_cost")->number() <= plan.Find("extra_cost")->number();
+    })) << plan.Find("name")->string();
+  }
+  int files = 0;
+  for (const Json& point : points) {
+    if (point.Find("file")->is(Json::Kind::kNull) || ++files > 2) continue;
+    const std::string file = point.Find("file")->string();
+    EXPECT_EQ(file, point.Find("name")->string() + ".txt");
+    const Json again = ReportOf(absl::StrCat(kModel, "--plan=@r/", file));
+    EXPECT_EQ(*Last(again).Find("peak"), *point.Find("peak")) << file;
+    EXPECT_EQ(*Last(again).Find("extra_cost"), *point.Find("extra_cost")) << file;
+    EXPECT_EQ(*Last(again).Find("extra_nodes"), *point.Find("extra_nodes")) << file;
+  }
+  EXPECT_GT(files, 0);
+}
+
+TEST_F(PlansWithin, TellEveryByteWhereRoundingHidesTheGap) {
+  const int64_t floor = Front().floor.bytes;
+  const Outcome run = Run(absl::StrCat(kModel, "--quiet --plan=optimal:", floor - 1, "B"));
+  EXPECT_THAT(run.err, AllOf(HasSubstr(ToGrouped(floor - 1) + " B"), HasSubstr(ToGrouped(floor) + " B"),
+                             HasSubstr("that is 1 B more")));
+}
+
+TEST_F(PlansWithin, HaveNoPeakWhereThereIsNone) {
+  const Outcome run =
+      Run(std::string(kModel) + "--reserve=0 --memory=1000B --plan=fit --json=r.json");
+  EXPECT_EQ(run.code, 1);
+  const Json report = ValueOrThrow(ParseJson(Bytes(Path("r.json"))));
+  const Json& fit = report.Find("verdict")->Find("cases")->array().back();
+  EXPECT_EQ(fit.Find("name")->string(), "fit");
+  EXPECT_TRUE(fit.Find("peak")->is(Json::Kind::kNull));
+  EXPECT_THAT(Flat(run.out), HasSubstr("no plan fit; usable 1,000 B"));
+  EXPECT_THAT(Flat(run.out), HasSubstr("parameters and optimizer state alone, which live all the "
+                                       "time, are "));
+}
+
 TEST_F(PlansWithin, SayWhatTheirBytesBuy) {
   const std::string text = Run(std::string(kModel) + "--plan=none,uniform:2 --worth --out=r").out;
   EXPECT_THAT(text, AllOf(HasSubstr("What each kept byte buys"), HasSubstr("plan uniform:2:"),

@@ -201,7 +201,8 @@ class Explainer : private ExplanationParts {
         {"saved", "as in plans.NAME.saved"},
         {"extra_cost", "as in plans.NAME.extra_cost"},
         {"extra_nodes", "as in plans.NAME.extra_nodes"},
-        {"recompute_flops", "as in plans.NAME.recompute_flops"},
+        {"recompute_flops", "as in plans.NAME.recompute_flops: of contractions alone"},
+        {"file", "the plan in the folder that --pareto writes, where no name makes it again"},
         {"least_cost", "proven: no plan with the peak of this one costs less"}};
     for (const auto& [name, words] : kWords) {
       if (figure == name) return Say(words);

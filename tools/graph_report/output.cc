@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "tally/analysis/plan_front.h"
 #include "tally/io/atomic_file.h"
 #include "tally/io/graph_dot.h"
 #include "tally/io/graph_json.h"
@@ -135,12 +136,28 @@ class Output {
       if (o_.renders()) drawn.emplace_back(name + ".dot", std::move(dot));
     }
     TALLY_RETURN_IF_ERROR(PutIn(folder, "memory.svg", MemorySvg(MemoryChartOf(r_))));
-    if (r_.request.pareto) TALLY_RETURN_IF_ERROR(PutIn(folder, "pareto.csv", FrontCsv(r_)));
+    if (r_.request.pareto) TALLY_RETURN_IF_ERROR(Front(folder));
     TALLY_RETURN_IF_ERROR(PutIn(folder, "report.json", json_.Dump(3) + "\n"));
     TALLY_RETURN_IF_ERROR(PutIn(folder, "proof.json", ProofJsonText(r_.proof)));
     TALLY_RETURN_IF_ERROR(PutIn(folder, "graph.json", GraphJsonText(r_.graph)));
     for (const auto& [name, dot] : drawn)
       Draw(dot, (fs::path(folder) / name).string(), written_.in_folder, /*whole_path=*/false);
+    return absl::OkStatus();
+  }
+
+  // Its points, and the plans among them that no name makes again.
+  absl::Status Front(const std::string& folder) {
+    TALLY_RETURN_IF_ERROR(PutIn(folder, "pareto.csv", FrontCsv(r_)));
+    if (r_.front == nullptr) return absl::OkStatus();
+    int files = 0;
+    for (size_t i = 0; i < r_.front->front.size(); ++i) {
+      const std::string file = FrontFile(r_, i);
+      if (file.empty()) continue;
+      const Plan& plan = r_.front->points[r_.front->front[i]].plan;
+      TALLY_RETURN_IF_ERROR(WriteIn(folder, file, PlanText(r_.graph, plan)));
+      ++files;
+    }
+    if (files > 0) written_.in_folder.push_back(absl::StrCat("front-N.txt (", files, ")"));
     return absl::OkStatus();
   }
 
