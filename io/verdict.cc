@@ -73,8 +73,8 @@ void SetCases(const Report& report, Verdict& verdict) {
     if (!plan.why.empty()) continue;  // not for want of memory
     verdict.cases.push_back({.plan = plan.name,
                              .asked = plans_asked,
-                             .peak = answer.best > 0 ? answer.best : answer.bound,
-                             .refused = true});
+                             .refused = true,
+                             .least = answer.best > 0 ? answer.best : answer.bound});
   }
   // Of several that fit, the one that costs least.
   double least = 0;
@@ -261,8 +261,8 @@ class Writer {
         ++left_out;
         continue;
       }
-      parts.push_back(
-          absl::StrCat(c.refused ? "at best " : "", BytesText(c.peak), " ", AsPlan(r_, c.plan)));
+      parts.push_back(c.refused ? absl::StrCat("no plan ", PlanTitle(r_, c.plan))
+                                : absl::StrCat(BytesText(c.peak), " ", AsPlan(r_, c.plan)));
     }
     if (left_out > 0) parts.push_back(absl::StrCat("and ", left_out, " more, below"));
     const std::string answer = *v_.fits            ? "yes"
@@ -287,8 +287,9 @@ class Writer {
   }
   // Of many: the recorded one, the one that it fits as, and the least.
   bool Stands(const FitCase& c) const {
-    const auto least = absl::c_min_element(
-        v_.cases, [](const FitCase& a, const FitCase& b) { return a.peak < b.peak; });
+    const auto least = absl::c_min_element(v_.cases, [](const FitCase& a, const FitCase& b) {
+      return a.refused != b.refused ? b.refused : a.peak < b.peak;
+    });
     return &c == &v_.cases[0] || c.plan == v_.fits_as || c.plan == least->plan;
   }
 
@@ -323,8 +324,11 @@ class Writer {
                         "makes it fit"));
     } else {
       const int64_t peak = AskedPeak();
+      const bool refused =
+          absl::c_none_of(v_.cases, [](const FitCase& c) { return c.asked && !c.refused; });
       Line(absl::StrCat("  why: ", what, " at any batch, which leaves ", BytesText(usable - states),
-                        " for activations, inputs and the rest; the peak is ",
+                        " for activations, inputs and the rest; ",
+                        refused ? "the least peak that any plan reached is " : "the peak is ",
                         BytesText(peak - usable), " over"));
     }
     if (v_.remedies.empty() && !v_.sought) return;
@@ -349,7 +353,8 @@ class Writer {
   int64_t AskedPeak() const {
     int64_t least = 0;
     for (const FitCase& c : v_.cases) {
-      if (c.asked && (least == 0 || c.peak < least)) least = c.peak;
+      const int64_t peak = c.refused ? c.least : c.peak;
+      if (c.asked && (least == 0 || peak < least)) least = peak;
     }
     return least;
   }
@@ -418,7 +423,8 @@ Json VerdictJson(const Report& report) {
   Json cases = Json::Array(), remedies = Json::Array(), largest = Json::Array();
   for (const FitCase& c : v.cases) {
     Json item = Json::Object();
-    item.Add("name", c.plan).Add("asked", c.asked).Add("peak", c.peak);
+    item.Add("name", c.plan).Add("asked", c.asked);
+    item.Add("peak", c.refused ? Json() : Json(c.peak));
     cases.Append(item.Add("fits", v.fits ? Json(c.fits) : Json()));
   }
   for (const Remedy& remedy : v.remedies) {

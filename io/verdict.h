@@ -28,9 +28,10 @@ inline constexpr int64_t kDefaultReserve = int64_t{1} << 30;
 struct FitCase {
   std::string plan;    // "recorded", "none", "sqrt"
   bool asked = false;  // by --plan, or recorded where no plan was
-  int64_t peak = 0;    // of a rank; of a refused plan the least that any plan reached
+  int64_t peak = 0;    // of a rank; 0 where it is refused
   bool fits = false;
   bool refused = false;  // a plan with a budget that there is none for
+  int64_t least = 0;     // then: the least peak of any plan that was made, or what none is below
 };
 
 // Something that was computed to fit.

@@ -84,6 +84,11 @@ std::string PlanFlag(const Verdict& verdict, const std::string& plan) {
   return plan == kRecorded ? "" : absl::StrCat(" --plan=", plan);
 }
 
+// ", plan sqrt": a remedy is of one plan, named or not by the command line.
+std::string UnderPlan(const std::string& plan) {
+  return plan == kRecorded ? "" : absl::StrCat(", plan ", PlanTitle(plan));
+}
+
 // The same step in smaller micro-batches: the largest divisor of the batch that does.
 absl::StatusOr<bool> AddMicroBatches(const Tracer& tracer, const std::string& plan,
                                      Verdict& verdict) {
@@ -97,7 +102,7 @@ absl::StatusOr<bool> AddMicroBatches(const Tracer& tracer, const std::string& pl
     TALLY_ASSIGN_OR_RETURN(const int64_t peak, tracer.Peak(trace, plan));
     if (peak > *verdict.usable()) continue;
     verdict.remedies.push_back(
-        {"micro-batches", absl::StrCat(trace.accumulate, " micro-batches of ", trace.batch),
+        {"micro-batches", absl::StrCat(trace.accumulate, " micro-batches of ", trace.batch, UnderPlan(plan)),
          absl::StrCat("--batch=", trace.batch, " --accumulate=", trace.accumulate,
                       PlanFlag(verdict, plan)),
          peak});
@@ -116,7 +121,7 @@ absl::StatusOr<bool> AddBatch(const Tracer& tracer, const std::string& plan, Ver
                          }));
   if (!found.fits) return false;
   verdict.remedies.push_back(
-      {"batch", absl::StrCat("a batch of ", found.fits->size, ", the largest"),
+      {"batch", absl::StrCat("a batch of ", found.fits->size, ", the largest", UnderPlan(plan)),
        absl::StrCat("--batch=", found.fits->size, PlanFlag(verdict, plan)), found.fits->peak});
   return true;
 }
@@ -139,7 +144,7 @@ absl::Status AddDTypes(const Tracer& tracer, const std::vector<std::string>& pla
     for (const std::string& plan : plans) {
       TALLY_ASSIGN_OR_RETURN(const int64_t peak, tracer.Peak(trace, plan));
       if (peak > *verdict.usable()) continue;
-      verdict.remedies.push_back({"dtype", absl::StrCat("dtype policy ", name),
+      verdict.remedies.push_back({"dtype", absl::StrCat("dtype policy ", name, UnderPlan(plan)),
                                   absl::StrCat("--dtype=", name, PlanFlag(verdict, plan)), peak});
       return absl::OkStatus();
     }
