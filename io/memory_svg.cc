@@ -94,7 +94,7 @@ class Writer {
   }
 
   std::string Write() {
-    const int legend = kLine * (static_cast<int>(count_) + (c_.limit ? 1 : 0));
+    const int legend = kLine * (static_cast<int>(count_) + (c_.limit ? 1 : 0) + (c_.note.empty() ? 0 : 1));
     const int top = 40 + legend;
     const int first = top + kTopHeight + 60;
     const int each = kPanelHeight + 64;
@@ -157,6 +157,7 @@ class Writer {
       Segment(kLeft, y - 4, kLeft + 48, y - 4, Stroke(i));
       Text(kLeft + 56, y, absl::StrCat(c_.series[i].name, ": ", c_.series[i].peak_text));
     }
+    if (!c_.note.empty()) Text(kLeft + 56, y += kLine, c_.note);
     if (!c_.limit) return;
     y += kLine;
     Segment(kLeft, y - 4, kLeft + 48, y - 4, kLimitStroke);

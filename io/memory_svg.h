@@ -31,6 +31,7 @@ struct MemoryChart {
   std::vector<MemorySeries> series;
   std::optional<int64_t> limit;  // bytes: a line across
   std::string limit_text;
+  std::string note;  // under the legend: what is left out
 };
 
 inline constexpr size_t kMostSeries = 6;  // that can be told apart

@@ -70,13 +70,14 @@ class Writer {
     absl::StrAppend(&text_, Wrapped(SanitizeForTerminal(line)));
   }
 
-  // The plans beside the record: those that differ from it, the last named first left out.
+  // The plans beside the record: of those that differ from it the ones to show.
   std::vector<size_t> PlanColumns() const {
     std::vector<size_t> shown;
-    for (size_t i = 0; i < s_.planned.size() && shown.size() < kPlanColumns; ++i) {
+    for (size_t i : PlansToShow(r_, r_.plans.size())) {
       if (s_.planned[i].parts.bytes != s_.budget.parts.bytes) shown.push_back(i);
     }
-    return shown;
+    if (shown.size() <= kPlanColumns) return shown;
+    return PlansToShow(r_, kPlanColumns);
   }
 
   void Parts() {
@@ -101,6 +102,9 @@ class Writer {
     row("peak, bytes", s_.budget.peak_bytes, s_.split ? s_.split->fixed.total() : 0,
         [](const Budget& b) { return b.peak_bytes; });
     absl::StrAppend(&text_, IndentedLines(table));
+    if (r_.plans.size() <= 2) return;
+    const std::string rest = PlansNotShown(r_, plans);
+    if (!rest.empty()) Line(absl::StrCat("  not shown: plan ", rest));
   }
 
   // What is transient, and in which dtypes the rest is.

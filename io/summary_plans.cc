@@ -5,7 +5,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "tally/analysis/plan_sqrt.h"
+#include "tally/io/layer_units.h"
 #include "tally/io/plan_name.h"
 #include "tally/io/report_json.h"
 #include "tally/io/summary_memory.h"
@@ -31,6 +33,7 @@ class Writer {
     MinCutNote();
     const bool many = r_.request.all_plans;
     for (size_t i = 1; i < r_.plans.size() && !many; ++i) Line("  " + InWords(r_.plans[i]));
+    if (many) Notes();
     for (const RefusedPlan& plan : r_.refused) Line("  " + RefusalText(r_, plan));
     Sqrt();
     return std::move(text_);
@@ -49,24 +52,59 @@ class Writer {
     if (!any) return;
     Line(
         "  mincut:BYTES bounds what is kept at the moment where backward begins; peak and saved "
-        "are "
-        "the most at any time");
-    for (const PricedPlan& plan : r_.plans) {
-      if (plan.spec.kind == PlanSpec::kMinCut && !plan.plan.note.empty() && r_.request.all_plans)
-        Line(absl::StrCat("  ", plan.plan.name, ": ", plan.plan.note, "; nothing runs again"));
-    }
+        "are the most at any time");
   }
 
-  // Where segments of ceil(sqrt(L)) are the wrong length, and why. Every length is priced for that:
-  // of a long chain only where somebody asks for plans.
+  // What plans say of themselves, each note once with the plans that have it.
+  void Notes() {
+    std::vector<std::pair<std::string, std::string>> notes;
+    for (const PricedPlan& plan : r_.plans) {
+      if (plan.plan.note.empty()) continue;
+      const std::string title = PlanTitle(r_, plan.plan.name);
+      const auto same = std::find_if(notes.begin(), notes.end(), [&](const auto& note) {
+        return note.first == plan.plan.note;
+      });
+      if (same == notes.end())
+        notes.emplace_back(plan.plan.note, title);
+      else
+        absl::StrAppend(&same->second, ", ", title);
+    }
+    for (const auto& [note, titles] : notes) Line(absl::StrCat("  ", titles, ": ", note));
+  }
+
+  // Where segments of ceil(sqrt(L)) are the wrong length, and why: in bytes where the peak shows
+  // it, which takes every length a price (of a long chain only where somebody asks for plans), else
+  // of the layers alone, whose peak may be below that of an update.
   void Sqrt() {
     const bool any = std::any_of(r_.plans.begin(), r_.plans.end(), [](const PricedPlan& plan) {
       return plan.spec.kind == PlanSpec::kSqrt && plan.plan.note.empty();
     });
-    if (!any || (!r_.request.plans_asked && FindBlocks(r_.graph).size() > kMostBlocksUnasked))
-      return;
-    const absl::StatusOr<SqrtVerdict> verdict = JudgeSqrt(r_.graph);
+    if (!any) return;
+    const bool priced = r_.request.plans_asked || FindBlocks(r_.graph).size() <= kMostBlocksUnasked;
+    absl::StatusOr<SqrtVerdict> verdict = absl::FailedPreconditionError("");
+    if (priced) verdict = JudgeSqrt(r_.graph);
     if (verdict.ok() && verdict->loses()) Line("  " + SqrtText(*verdict));
+    if (const std::optional<LayerUnits> units = LayerUnitsOf(r_.graph); units && units->loses())
+      Line("  " + LayerUnitsText(*units));
+    if (verdict.ok() && !verdict->loses() && SamePeaks()) {
+      Line(absl::StrCat("  most plans have one peak here, ",
+                        BytesText(r_.plans[0].price.peak_bytes), ": it is at node ",
+                        r_.plans[0].price.peak_node, " (",
+                        Name(r_.graph.nodes[r_.plans[0].price.peak_node].phase),
+                        "), where no activation is left to give up"));
+    }
+  }
+
+  // More than half of the plans do not change the peak, which lies outside of forward and backward.
+  bool SamePeaks() const {
+    const PlanPrice& none = r_.plans[0].price;
+    if (none.peak_node < 0 || none.peak_node >= static_cast<NodeId>(r_.graph.nodes.size()))
+      return false;
+    if (r_.graph.nodes[none.peak_node].phase != Phase::kOptimizer) return false;
+    const auto same = std::count_if(r_.plans.begin(), r_.plans.end(), [&](const PricedPlan& plan) {
+      return plan.price.peak_bytes == none.peak_bytes;
+    });
+    return 2 * static_cast<size_t>(same) > r_.plans.size();
   }
 
   static constexpr size_t kMostBlocksUnasked = 48;
@@ -77,9 +115,9 @@ class Writer {
     const bool measured = r_.request.plan_cost == PlanCost::kMeasured;
     std::vector<Column> columns = {
         {"plan", kLeft}, {"peak", kRight}, {"ratio", kRight}, {"saved", kRight}};
-    if (!time && !fits) columns.push_back({"recomputed FLOPs", kRight});
+    if (!time && !fits) columns.push_back({"matmul FLOPs again", kRight});
     columns.push_back({"nodes again", kRight});
-    columns.push_back({"FLOPs ratio", kRight});
+    columns.push_back({"matmul ratio", kRight});
     if (measured) columns.push_back({"extra time", kRight});
     if (time) columns.push_back({"time", kRight});
     if (fits) columns.push_back({"fits", kLeft});
@@ -149,6 +187,7 @@ class Writer {
       absl::StrAppend(&text, "proven: none within the budget costs less");
     } else {
       absl::StrAppend(&text, "costs ", CostText(r_.costs, plan.extra),
+                      r_.costs.unit == NodeCosts::kFlops ? " of all three columns" : "",
                       " more than running once, and none within the budget costs less than ",
                       CostText(r_.costs, plan.cheapest));
     }
@@ -213,26 +252,20 @@ std::string SqrtText(const SqrtVerdict& v) {
   return absl::StrCat(words, ", and all tapes of a segment live at once");
 }
 
-std::string RefusalText(const Report& report, const RefusedPlan& plan) {
-  const std::string title = PlanTitle(report, plan.name);
-  if (!plan.why.empty()) return absl::StrCat(title, ": ", plan.why);
-  const PlanAnswer& a = plan.answer;
-  const bool fit = plan.spec.kind == PlanSpec::kFit;
-  const int64_t budget = fit ? report.verdict.usable().value_or(0) : plan.spec.number;
-  const bool rank = fit && report.request.gpus > 1 && report.request.zero > 0;
-  const Graph& g = report.graph;
+std::string NoPlanText(const Graph& g, PlanSpec::Kind planner, const PlanAnswer& a, int64_t budget,
+                       bool rank, const PricedPlan* lower) {
   std::string node;
   if (a.node != kNone) {
     const std::string path = g.ScopePath(g.nodes[a.node].scope);
     node = absl::StrCat("node ", a.node, " (", g.nodes[a.node].op->name, path.empty() ? "" : " in ",
                         path, ")");
   }
-  std::string text = absl::StrCat(title, ": no plan within ", BytesText(budget), "; ");
+  std::string text = absl::StrCat("no plan within ", BytesTextApart(budget, a.bound), "; ");
   if (a.kind == PlanAnswer::kInfeasible) {
     absl::StrAppend(&text,
                     rank ? "proven: under no plan is a rank's peak below "
                          : "proven: no plan has a peak below ",
-                    BytesText(a.bound));
+                    BytesTextApart(a.bound, budget));
     if (!node.empty()) {
       absl::StrAppend(&text, ", what ", node,
                       " reads, writes and uses as scratch, with what must live beside");
@@ -242,26 +275,43 @@ std::string RefusalText(const Report& report, const RefusedPlan& plan) {
     return absl::StrCat(text, "; that is ", BytesText(a.bound - budget), " more");
   }
   // What this planner reached, and what a plan of the report reaches beside it.
-  const bool all = fit || plan.spec.kind == PlanSpec::kOptimal;
+  const bool all = planner == PlanSpec::kFit || planner == PlanSpec::kOptimal;
   absl::StrAppend(&text, "none was found and none is ruled out: the least peak ",
                   rank  ? "of a rank under any plan made"
                   : all ? "of the plans of all planners"
                         : "that this planner reached",
-                  " is ",
-                  BytesText(a.best));
-  int64_t least = a.best;
-  const PricedPlan* other = nullptr;
-  for (const PricedPlan& made : report.plans) {
-    if (rank || made.price.peak_bytes >= least) continue;
-    least = made.price.peak_bytes;
-    other = &made;
-  }
-  if (other != nullptr)
-    absl::StrAppend(&text, ", plan ", PlanTitle(other->plan.name), " has ", BytesText(least));
-  absl::StrAppend(&text, "; proven is only that none is below ", BytesText(a.bound));
+                  " is ", BytesTextApart(a.best, budget));
+  const int64_t least = lower == nullptr ? a.best : lower->price.peak_bytes;
+  if (lower != nullptr)
+    absl::StrAppend(&text, ", plan ", PlanTitle(lower->plan.name), " has ", BytesText(least));
+  absl::StrAppend(&text, "; proven is only that none is below ", BytesTextApart(a.bound, least));
   if (!node.empty()) absl::StrAppend(&text, " (", node, ")");
   return absl::StrCat(text, ", a gap of ", BytesText(least - a.bound),
                       all ? "" : "; optimal:BYTES looks at the plans of all planners");
+}
+
+std::string RefusalText(const Report& report, const RefusedPlan& plan) {
+  const std::string title = PlanTitle(report, plan.name);
+  if (!plan.why.empty()) return absl::StrCat(title, ": ", plan.why);
+  const bool fit = plan.spec.kind == PlanSpec::kFit;
+  const int64_t budget = fit ? report.verdict.usable().value_or(0) : plan.spec.number;
+  const bool rank = fit && report.request.gpus > 1 && report.request.zero > 0;
+  const PricedPlan* lower = nullptr;
+  int64_t least = plan.answer.best;
+  for (const PricedPlan& made : report.plans) {
+    if (rank || made.price.peak_bytes >= least) continue;
+    least = made.price.peak_bytes;
+    lower = &made;
+  }
+  std::string text = absl::StrCat(
+      title, ": ", NoPlanText(report.graph, plan.spec.kind, plan.answer, budget, rank, lower));
+  // No node is to blame where what lives from beginning to end is too much.
+  const int64_t always = report.sums.parameters_bytes + report.sums.optimizer_bytes;
+  if (!rank && always > budget) {
+    absl::StrAppend(&text, "; parameters and optimizer state alone, which live all the time, are ",
+                    BytesText(always));
+  }
+  return text;
 }
 
 std::string PlansSummary(const Report& report) { return Writer(report).Write(); }
@@ -307,6 +357,38 @@ Json PlansJson(const Report& r) {
   return plans;
 }
 
+std::vector<size_t> PlansToShow(const Report& report, size_t most) {
+  const ReportRequest& request = report.request;
+  const auto named = request.plans.begin() + static_cast<std::ptrdiff_t>(request.plans_named);
+  const auto rank = [&](size_t i) {
+    const PricedPlan& plan = report.plans[i];
+    if (plan.plan.name == report.verdict.fits_as) return 0;
+    return std::find(request.plans.begin(), named, plan.spec) != named ? 1 : 2;
+  };
+  std::vector<size_t> order;
+  for (size_t i = 1; i < report.plans.size(); ++i) order.push_back(i);
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    if (rank(a) != rank(b)) return rank(a) < rank(b);
+    return rank(a) == 2 && report.plans[a].price.peak_bytes < report.plans[b].price.peak_bytes;
+  });
+  if (order.size() > most) order.resize(most);
+  std::sort(order.begin(), order.end());
+  return order;
+}
+
+std::string PlansNotShown(const Report& report, const std::vector<size_t>& shown) {
+  constexpr size_t kMostNamed = 4;
+  std::vector<std::string> titles;
+  for (size_t i = 1; i < report.plans.size(); ++i) {
+    if (std::find(shown.begin(), shown.end(), i) == shown.end())
+      titles.push_back(PlanTitle(report, report.plans[i].plan.name));
+  }
+  if (titles.size() <= kMostNamed) return absl::StrJoin(titles, ", ");
+  const size_t more = titles.size() - kMostNamed;
+  titles.resize(kMostNamed);
+  return absl::StrCat(absl::StrJoin(titles, ", "), " and ", more, " more");
+}
+
 MemoryChart MemoryChartOf(const Report& report) {
   const Graph& g = report.graph;
   MemoryChart chart;
@@ -331,11 +413,15 @@ MemoryChart MemoryChartOf(const Report& report) {
   const PricedPlan& none = report.plans[0];
   if (report.memory.peak_bytes != none.price.peak_bytes)
     add("as recorded", RecordedSteps(g), report.memory.peak_bytes, report.memory.peak_node);
-  for (const PricedPlan& plan : report.plans) {
-    if (chart.series.size() == kMostSeries) break;
+  const auto add_plan = [&](const PricedPlan& plan) {
     add(PlanTitle(report, plan.plan.name), PlannedSteps(g, plan.plan), plan.price.peak_bytes,
         plan.price.peak_node);
-  }
+  };
+  add_plan(none);
+  const std::vector<size_t> shown = PlansToShow(report, kMostSeries - chart.series.size());
+  for (size_t i : shown) add_plan(report.plans[i]);
+  const std::string rest = PlansNotShown(report, shown);
+  if (!rest.empty()) chart.note = absl::StrCat("not drawn: ", rest);
   if (const std::optional<int64_t> usable = report.verdict.usable()) {
     chart.limit = usable;
     chart.limit_text = absl::StrCat("usable ", BytesText(*usable));

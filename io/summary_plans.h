@@ -4,6 +4,7 @@
 #define TALLY_IO_SUMMARY_PLANS_H_
 
 #include <string>
+#include <vector>
 
 #include "tally/analysis/plan_levels.h"
 #include "tally/io/json.h"
@@ -29,6 +30,16 @@ std::string SqrtText(const SqrtVerdict& verdict);
 
 // Why there is no plan, with the bound, the node that forces it and the gap.
 std::string RefusalText(const Report& report, const RefusedPlan& plan);
+// The same of a planner's answer that is no plan, within `budget` bytes: of one device, or of a
+// rank. `lower` is a plan at hand with a lower peak than the planner reached; null: none.
+std::string NoPlanText(const Graph& graph, PlanSpec::Kind planner, const PlanAnswer& answer,
+                       int64_t budget, bool rank, const PricedPlan* lower = nullptr);
+
+// Of the report's plans but "none" at most `most` to show beside it, in the report's order: the one
+// that it fits as, those that were named, then by peak, the least first. Indexes into plans.
+std::vector<size_t> PlansToShow(const Report& report, size_t most);
+// "sqrt, uniform:2 and 14 more": the titles of the plans that `shown` leaves out, but "none"; "".
+std::string PlansNotShown(const Report& report, const std::vector<size_t>& shown);
 
 // Where the costs that planners trade against bytes come from: "measured: the least of 3 runs of
 // each node on this machine's CPU, 2 threads", "at least, on NVIDIA H100 SXM 80 GB".
@@ -38,7 +49,8 @@ std::string CostSource(const Report& report);
 std::string CostText(const NodeCosts& costs, double amount);
 
 // The record (where it differs from last-use liveness) and the plans of the report, over seconds
-// where its hardware is known, else over nodes run.
+// where its hardware is known, else over nodes run; of many plans those of PlansToShow, with a
+// note.
 MemoryChart MemoryChartOf(const Report& report);
 
 }  // namespace tally

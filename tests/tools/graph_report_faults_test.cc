@@ -55,6 +55,14 @@ TEST_F(GraphReportFaults, RefusesAbsurdFlags) {
   }
 }
 
+TEST_F(GraphReportFaults, TakesNoFlagForAValue) {
+  const Outcome run = Run("mlp:4,3 --pareto-csv --out=c");
+  EXPECT_EQ(run.code, 2);
+  EXPECT_THAT(run.err, HasSubstr("--pareto-csv wants a value: --pareto-csv=FILE; --out=c stands"));
+  EXPECT_FALSE(fs::exists(Path("--out=c")));
+  EXPECT_EQ(Run("mlp:4,3 --json - --batch 2").code, 0);
+}
+
 TEST_F(GraphReportFaults, RefusesTwoOutputsInOneFile) {
   const Outcome run = Run("mlp:4,3 --json=same.json --graph=./same.json");
   EXPECT_EQ(run.code, 2);

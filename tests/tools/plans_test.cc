@@ -2,6 +2,8 @@
 #include <set>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "tally/analysis/floor.h"
 #include "tally/analysis/memory.h"
 #include "tally/analysis/plan_sqrt.h"
@@ -58,6 +60,9 @@ class PlansOfModels : public GraphReport {
                                        "gpt2:layers=6,width=32,heads=2,vocab=64,context=16")),
                                    {}))
         .graph;
+  }
+  static std::string Flat(const std::string& text) {
+    return absl::StrJoin(absl::StrSplit(text, absl::ByAnyChar(" \n"), absl::SkipEmpty()), " ");
   }
   static const Json& PlanOf(const Json& report, const std::string& name) {
     for (const Json& plan : report.Find("plans")->array()) {
@@ -161,6 +166,28 @@ TEST_F(PlansOfModels, HaveFilesThatBearTheirNames) {
   EXPECT_EQ(Run(std::string(kModel) + "--plan=uniform:2 --timeline=-").out, svg);
   EXPECT_EQ(Run(std::string(kModel) + "--plan=uniform:2 --timeline=x.svg").code, 0);
   EXPECT_EQ(Bytes(Path("x.svg")), svg);
+}
+
+TEST_F(PlansOfModels, AreManyOfWhichTheBestAreShown) {
+  const Outcome run = Run(std::string(kModel) + "--attention=fused --plan=all --memory=80GB --out=r");
+  ASSERT_EQ(run.code, 0) << run.err;
+  // Six lines can be told apart: none, what was asked to fit, and the lowest.
+  const std::string svg = Bytes(Path("r/memory.svg"));
+  const Json report = ValueOrThrow(ParseJson(Bytes(Path("r/report.json"))));
+  std::pair<int64_t, std::string> least{INT64_MAX, ""};
+  for (const Json& plan : report.Find("plans")->array())
+    least = std::min(least, {plan.Find("peak")->integer(), plan.Find("name")->string()});
+  EXPECT_THAT(svg, AllOf(HasSubstr("none: peak "), HasSubstr("not drawn: "), HasSubstr(" more<")));
+  EXPECT_THAT(svg, HasSubstr(PlanTitle(least.second) + ": peak "));
+  EXPECT_THAT(run.out, HasSubstr("not shown: plan "));
+  // What a plan says of itself stands there with many plans too.
+  EXPECT_THAT(run.out, HasSubstr("selective:attention"));
+  const std::string asked =
+      Run(std::string(kModel) + "--attention=fused --plan=selective:attention --out=c").out;
+  const Json one = ValueOrThrow(ParseJson(Bytes(Path("c/report.json"))));
+  const std::string note = PlanOf(one, "selective:attention").Find("note")->string();
+  EXPECT_THAT(Flat(asked), HasSubstr(note));
+  EXPECT_THAT(Flat(run.out), HasSubstr(note));
 }
 
 TEST_F(PlansOfModels, AreReadBackFromTheFolder) {

@@ -87,8 +87,9 @@ absl::StatusOr<std::unique_ptr<PlannedStep>> PlannedStep::Create(const Setup& se
   PlanAnswer& answer = *made;
   if (answer.kind != PlanAnswer::kPlan) {
     const std::string name = PlanName(spec);
-    return absl::OutOfRangeError(absl::StrCat("--plan=", name, ": ", PlanTitle(name), ": ",
-                                              NoPlanText(g, answer, spec.number, false)));
+    return absl::OutOfRangeError(
+        absl::StrCat("--plan=", name, ": ", PlanTitle(name), ": ",
+                     NoPlanText(g, spec.kind, answer, spec.number, false)));
   }
   step->plan_ = std::move(answer.plan);
   step->price_ = std::move(answer.price);
@@ -108,8 +109,9 @@ absl::Status PlannedStep::MakeState(const Setup& setup) {
     residents_[std::string(p.storage().name())] = p;
   for (const OptimizerState& s : twin_optimizer_->state()) {
     const std::string name(s.tensor.storage().name());
-    const Tensor tensor = s.name == "master" ? CopyOf(Cast(real[s.param], s.tensor.dtype()))
-                                             : Tensor::Zeros(s.tensor.spec(), kCpu);
+    const Tensor tensor = s.name == "master"
+                              ? CopyOf(Cast(real[s.param], s.tensor.dtype()))
+                              : Tensor::Zeros(s.tensor.spec(), setup.parameters.device());
     Declare(tensor, Origin::kOptimizerState, name);
     residents_[name] = tensor;
   }
