@@ -150,7 +150,7 @@ std::string BytesName(int64_t bytes) {
     for (int64_t digit = unit.scale / 10; rest != 0; rest %= digit, digit /= 10)
       absl::StrAppend(&text, rest / digit);
     text.append(unit.suffix.data(), unit.suffix.size());
-    if (shortest.empty() || text.size() < shortest.size()) shortest = std::move(text);
+    if (shortest.empty() || text.size() <= shortest.size()) shortest = std::move(text);
   }
   return shortest;
 }

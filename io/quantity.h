@@ -17,7 +17,8 @@ namespace tally {
 absl::StatusOr<int64_t> ParseCount(absl::string_view text);
 absl::StatusOr<int64_t> ParseBytes(absl::string_view text);
 
-// The shortest exact text, the other way round: "80GB", "5.5MB", "64KiB", "1234B".
+// The shortest exact text, of two the one in the larger unit, the other way round: "80GB", "5.5MB",
+// "64KiB", "1234B".
 std::string BytesName(int64_t bytes);
 // The same for people: never more than `bytes`, and at most `digits` (1 or more) digits of them
 // where the exact one is longer: "78.92GB" of 78,926,258,176.

@@ -70,18 +70,18 @@ class Writer {
     absl::StrAppend(&text_, Wrapped(SanitizeForTerminal(line)));
   }
 
-  // The plans beside the record: of those that differ from it the ones to show.
-  std::vector<size_t> PlanColumns() const {
-    std::vector<size_t> shown;
-    for (size_t i : PlansToShow(r_, r_.plans.size())) {
-      if (s_.planned[i].parts.bytes != s_.budget.parts.bytes) shown.push_back(i);
+  // The plans that differ from the record; of them the ones to show stand beside it.
+  std::vector<size_t> OtherPlans() const {
+    std::vector<size_t> others;
+    for (size_t i = 0; i < s_.planned.size(); ++i) {
+      if (s_.planned[i].parts.bytes != s_.budget.parts.bytes) others.push_back(i);
     }
-    if (shown.size() <= kPlanColumns) return shown;
-    return PlansToShow(r_, kPlanColumns);
+    return others;
   }
 
   void Parts() {
-    const std::vector<size_t> plans = PlanColumns();
+    const std::vector<size_t> others = OtherPlans();
+    const std::vector<size_t> plans = PlansToShow(r_, others, kPlanColumns);
     std::vector<Column> columns = {{"", kLeft}, {"as recorded", kRight}, {"share", kRight}};
     if (s_.split) columns.push_back({"of any batch", kRight});
     for (size_t i : plans)
@@ -102,8 +102,7 @@ class Writer {
     row("peak, bytes", s_.budget.peak_bytes, s_.split ? s_.split->fixed.total() : 0,
         [](const Budget& b) { return b.peak_bytes; });
     absl::StrAppend(&text_, IndentedLines(table));
-    if (r_.plans.size() <= 2) return;
-    const std::string rest = PlansNotShown(r_, plans);
+    const std::string rest = PlansNotShown(r_, others, plans);
     if (!rest.empty()) Line(absl::StrCat("  not shown: plan ", rest));
   }
 

@@ -117,17 +117,16 @@ std::string FrontSummary(const Report& r) {
                {"costs more by", kRight},
                {"", kRight},
                {"proven least", kRight}});
-  std::vector<std::string> titles;
+  std::vector<std::string> names;  // exact ones: a shortened one is another plan's
   bool found = false;
   for (size_t i = 0; i < count; ++i) {
-    titles.push_back(FrontName(r, i));
+    names.push_back(FrontName(r, i));
     found |= !FrontFile(r, i).empty();
   }
-  titles = PlanTitles(titles);
-  for (size_t i = 0; i < titles.size(); ++i) {
+  for (size_t i = 0; i < names.size(); ++i) {
     const PlanPoint& p = front.points[front.front[i]];
     const double least = std::min(p.extra_cost, front.CheapestWithin(p.price.peak_bytes));
-    table.AddRow({titles[i], ToGrouped(p.price.peak_bytes), ToGrouped(p.price.saved_bytes),
+    table.AddRow({names[i], ToGrouped(p.price.peak_bytes), ToGrouped(p.price.saved_bytes),
                   ToGrouped(p.price.extra_nodes), CostText(r.costs, p.extra_cost),
                   MoreText(r, p.extra_cost), MoreText(r, least)});
   }
@@ -136,7 +135,8 @@ std::string FrontSummary(const Report& r) {
                             CostSource(r), ", of what runs again"));
   if (found) {
     text += Line(
-        "  front-N was found from many budgets at once, which no name repeats: --pareto writes it as "
+        "  front-N was found from many budgets at once, which no name repeats: --pareto writes it "
+        "as "
         "front-N.txt into the folder, and --plan=@DIR/front-N.txt runs it");
   }
   const PeakFloor& floor = front.floor;

@@ -36,6 +36,7 @@ class Writer {
     if (many) Notes();
     for (const RefusedPlan& plan : r_.refused) Line("  " + RefusalText(r_, plan));
     Sqrt();
+    SamePeaks();
     return std::move(text_);
   }
 
@@ -86,25 +87,23 @@ class Writer {
     if (verdict.ok() && verdict->loses()) Line("  " + SqrtText(*verdict));
     if (const std::optional<LayerUnits> units = LayerUnitsOf(r_.graph); units && units->loses())
       Line("  " + LayerUnitsText(*units));
-    if (verdict.ok() && !verdict->loses() && SamePeaks()) {
-      Line(absl::StrCat("  most plans have one peak here, ",
-                        BytesText(r_.plans[0].price.peak_bytes), ": it is at node ",
-                        r_.plans[0].price.peak_node, " (",
-                        Name(r_.graph.nodes[r_.plans[0].price.peak_node].phase),
-                        "), where no activation is left to give up"));
-    }
   }
 
-  // More than half of the plans do not change the peak, which lies outside of forward and backward.
-  bool SamePeaks() const {
+  // Where more than half of the plans do not change the peak: why they do not.
+  void SamePeaks() {
     const PlanPrice& none = r_.plans[0].price;
-    if (none.peak_node < 0 || none.peak_node >= static_cast<NodeId>(r_.graph.nodes.size()))
-      return false;
-    if (r_.graph.nodes[none.peak_node].phase != Phase::kOptimizer) return false;
-    const auto same = std::count_if(r_.plans.begin(), r_.plans.end(), [&](const PricedPlan& plan) {
-      return plan.price.peak_bytes == none.peak_bytes;
+    if (none.peak_node < 0 || none.peak_node >= static_cast<NodeId>(r_.graph.nodes.size())) return;
+    const auto same = std::count_if(r_.plans.begin() + 1, r_.plans.end(), [&](const PricedPlan& p) {
+      return p.price.peak_bytes == none.peak_bytes && p.price.peak_node == none.peak_node &&
+             p.price.extra_nodes > 0;
     });
-    return 2 * static_cast<size_t>(same) > r_.plans.size();
+    if (2 * static_cast<size_t>(same) < r_.plans.size()) return;
+    const Node& node = r_.graph.nodes[none.peak_node];
+    const std::string path = r_.graph.ScopePath(node.scope);
+    Line(absl::StrCat("  ", same, same == 1 ? " plan changes" : " plans change",
+                      " nothing of the peak, ", BytesText(none.peak_bytes), ": it is at node ",
+                      none.peak_node, " (", node.op->name, path.empty() ? "" : " in ", path, ", ",
+                      Name(node.phase), "), where what they drop is not alive anyway"));
   }
 
   static constexpr size_t kMostBlocksUnasked = 48;
@@ -357,7 +356,7 @@ Json PlansJson(const Report& r) {
   return plans;
 }
 
-std::vector<size_t> PlansToShow(const Report& report, size_t most) {
+std::vector<size_t> PlansToShow(const Report& report, std::vector<size_t> plans, size_t most) {
   const ReportRequest& request = report.request;
   const auto named = request.plans.begin() + static_cast<std::ptrdiff_t>(request.plans_named);
   const auto rank = [&](size_t i) {
@@ -365,21 +364,20 @@ std::vector<size_t> PlansToShow(const Report& report, size_t most) {
     if (plan.plan.name == report.verdict.fits_as) return 0;
     return std::find(request.plans.begin(), named, plan.spec) != named ? 1 : 2;
   };
-  std::vector<size_t> order;
-  for (size_t i = 1; i < report.plans.size(); ++i) order.push_back(i);
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+  std::stable_sort(plans.begin(), plans.end(), [&](size_t a, size_t b) {
     if (rank(a) != rank(b)) return rank(a) < rank(b);
     return rank(a) == 2 && report.plans[a].price.peak_bytes < report.plans[b].price.peak_bytes;
   });
-  if (order.size() > most) order.resize(most);
-  std::sort(order.begin(), order.end());
-  return order;
+  if (plans.size() > most) plans.resize(most);
+  std::sort(plans.begin(), plans.end());
+  return plans;
 }
 
-std::string PlansNotShown(const Report& report, const std::vector<size_t>& shown) {
+std::string PlansNotShown(const Report& report, const std::vector<size_t>& plans,
+                          const std::vector<size_t>& shown) {
   constexpr size_t kMostNamed = 4;
   std::vector<std::string> titles;
-  for (size_t i = 1; i < report.plans.size(); ++i) {
+  for (size_t i : plans) {
     if (std::find(shown.begin(), shown.end(), i) == shown.end())
       titles.push_back(PlanTitle(report, report.plans[i].plan.name));
   }
@@ -418,9 +416,11 @@ MemoryChart MemoryChartOf(const Report& report) {
         plan.price.peak_node);
   };
   add_plan(none);
-  const std::vector<size_t> shown = PlansToShow(report, kMostSeries - chart.series.size());
+  std::vector<size_t> others;
+  for (size_t i = 1; i < report.plans.size(); ++i) others.push_back(i);
+  const std::vector<size_t> shown = PlansToShow(report, others, kMostSeries - chart.series.size());
   for (size_t i : shown) add_plan(report.plans[i]);
-  const std::string rest = PlansNotShown(report, shown);
+  const std::string rest = PlansNotShown(report, others, shown);
   if (!rest.empty()) chart.note = absl::StrCat("not drawn: ", rest);
   if (const std::optional<int64_t> usable = report.verdict.usable()) {
     chart.limit = usable;

@@ -35,11 +35,12 @@ std::string RefusalText(const Report& report, const RefusedPlan& plan);
 std::string NoPlanText(const Graph& graph, PlanSpec::Kind planner, const PlanAnswer& answer,
                        int64_t budget, bool rank, const PricedPlan* lower = nullptr);
 
-// Of the report's plans but "none" at most `most` to show beside it, in the report's order: the one
-// that it fits as, those that were named, then by peak, the least first. Indexes into plans.
-std::vector<size_t> PlansToShow(const Report& report, size_t most);
-// "sqrt, uniform:2 and 14 more": the titles of the plans that `shown` leaves out, but "none"; "".
-std::string PlansNotShown(const Report& report, const std::vector<size_t>& shown);
+// Of `plans`, indexes into those of the report, at most `most`, in its order: the one that it fits
+// as, those that were named, then by peak, the least first.
+std::vector<size_t> PlansToShow(const Report& report, std::vector<size_t> plans, size_t most);
+// "sqrt, uniform:2 and 14 more": the titles of `plans` without those `shown`; "" of none.
+std::string PlansNotShown(const Report& report, const std::vector<size_t>& plans,
+                          const std::vector<size_t>& shown);
 
 // Where the costs that planners trade against bytes come from: "measured: the least of 3 runs of
 // each node on this machine's CPU, 2 threads", "at least, on NVIDIA H100 SXM 80 GB".

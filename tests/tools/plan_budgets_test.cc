@@ -175,18 +175,17 @@ TEST_F(PlansWithin, MakeAFrontOfWhichEachPointIsAPlan) {
     EXPECT_LT(points[i].Find("extra_cost")->number(), points[i - 1].Find("extra_cost")->number());
   }
   EXPECT_EQ(points.back().Find("name")->string(), "none");
-  for (const std::string& title : PlanTitles(names))
-    EXPECT_THAT(run.out, HasSubstr("\n  " + title + " "));
+  for (const std::string& name : names) EXPECT_THAT(run.out, HasSubstr("\n  " + name + " "));
   // In the folder as well.
   ASSERT_EQ(Run(std::string(kModel) + "--pareto --quiet --out=r").code, 0);
   EXPECT_EQ(Bytes(Path("r/pareto.csv")), Bytes(Path("f.csv")));
 }
 
-// What a report prints beside its front is never better than it, whichever planner made it; and what
-// no name makes again is a file.
+// What a report prints beside its front is never better than it, whichever planner made it; and
+// what no name makes again is a file.
 TEST_F(PlansWithin, MakeAFrontThatNoPlanOfTheReportBeats) {
-  const Outcome run = Run(std::string(kModel) +
-                          "--plan=all,mincut:40kB,mincut:70kB --pareto --quiet --out=r");
+  const Outcome run =
+      Run(std::string(kModel) + "--plan=all,mincut:40kB,mincut:70kB --pareto --quiet --out=r");
   ASSERT_EQ(run.code, 0) << run.err;
   const Json report = ValueOrThrow(ParseJson(Bytes(Path("r/report.json"))));
   const JsonArray& points = report.Find("front")->Find("points")->array();
@@ -212,8 +211,8 @@ TEST_F(PlansWithin, MakeAFrontThatNoPlanOfTheReportBeats) {
 TEST_F(PlansWithin, TellEveryByteWhereRoundingHidesTheGap) {
   const int64_t floor = Front().floor.bytes;
   const Outcome run = Run(absl::StrCat(kModel, "--quiet --plan=optimal:", floor - 1, "B"));
-  EXPECT_THAT(run.err, AllOf(HasSubstr(ToGrouped(floor - 1) + " B"), HasSubstr(ToGrouped(floor) + " B"),
-                             HasSubstr("that is 1 B more")));
+  EXPECT_THAT(run.err, AllOf(HasSubstr(ToGrouped(floor - 1) + " B"),
+                             HasSubstr(ToGrouped(floor) + " B"), HasSubstr("that is 1 B more")));
 }
 
 TEST_F(PlansWithin, HaveNoPeakWhereThereIsNone) {

@@ -169,7 +169,8 @@ TEST_F(PlansOfModels, HaveFilesThatBearTheirNames) {
 }
 
 TEST_F(PlansOfModels, AreManyOfWhichTheBestAreShown) {
-  const Outcome run = Run(std::string(kModel) + "--attention=fused --plan=all --memory=80GB --out=r");
+  const Outcome run =
+      Run(std::string(kModel) + "--attention=fused --plan=all --memory=80GB --out=r");
   ASSERT_EQ(run.code, 0) << run.err;
   // Six lines can be told apart: none, what was asked to fit, and the lowest.
   const std::string svg = Bytes(Path("r/memory.svg"));

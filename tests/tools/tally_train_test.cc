@@ -144,7 +144,7 @@ TEST(TallyTrain, RefusesPlansThatThereAreNot) {
   // As graph-report: what is proven or not found is 1, what is no plan's name 2.
   const Outcome small = Train(absl::StrCat(kSmall, "--plan=optimal:1KB --out=", Temp("none.bin")));
   EXPECT_EQ(small.code, 1) << small.out;
-  EXPECT_THAT(small.out, AllOf(HasSubstr("--plan=optimal:1kB: optimal:1kB: no plan within 1,000 B; "
+  EXPECT_THAT(small.out, AllOf(HasSubstr("--plan=optimal:1kB: no plan within 1,000 B; "
                                          "proven: no plan has a peak below "),
                                HasSubstr(", what node ")));
   for (const char* plan : {"sqr", "uniform:0", "fit", ""}) {

@@ -102,7 +102,8 @@ absl::StatusOr<bool> AddMicroBatches(const Tracer& tracer, const std::string& pl
     TALLY_ASSIGN_OR_RETURN(const int64_t peak, tracer.Peak(trace, plan));
     if (peak > *verdict.usable()) continue;
     verdict.remedies.push_back(
-        {"micro-batches", absl::StrCat(trace.accumulate, " micro-batches of ", trace.batch, UnderPlan(plan)),
+        {"micro-batches",
+         absl::StrCat(trace.accumulate, " micro-batches of ", trace.batch, UnderPlan(plan)),
          absl::StrCat("--batch=", trace.batch, " --accumulate=", trace.accumulate,
                       PlanFlag(verdict, plan)),
          peak});

@@ -86,10 +86,8 @@ absl::StatusOr<std::unique_ptr<PlannedStep>> PlannedStep::Create(const Setup& se
   if (!made.ok()) return CannotRun(std::string(made.status().message()));
   PlanAnswer& answer = *made;
   if (answer.kind != PlanAnswer::kPlan) {
-    const std::string name = PlanName(spec);
-    return absl::OutOfRangeError(
-        absl::StrCat("--plan=", name, ": ", PlanTitle(name), ": ",
-                     NoPlanText(g, spec.kind, answer, spec.number, false)));
+    return absl::OutOfRangeError(absl::StrCat(
+        "--plan=", PlanName(spec), ": ", NoPlanText(g, spec.kind, answer, spec.number, false)));
   }
   step->plan_ = std::move(answer.plan);
   step->price_ = std::move(answer.price);
