@@ -359,15 +359,25 @@ Json PlansJson(const Report& r) {
 std::vector<size_t> PlansToShow(const Report& report, std::vector<size_t> plans, size_t most) {
   const ReportRequest& request = report.request;
   const auto named = request.plans.begin() + static_cast<std::ptrdiff_t>(request.plans_named);
-  const auto rank = [&](size_t i) {
-    const PricedPlan& plan = report.plans[i];
-    if (plan.plan.name == report.verdict.fits_as) return 0;
-    return std::find(request.plans.begin(), named, plan.spec) != named ? 1 : 2;
-  };
   std::stable_sort(plans.begin(), plans.end(), [&](size_t a, size_t b) {
-    if (rank(a) != rank(b)) return rank(a) < rank(b);
-    return rank(a) == 2 && report.plans[a].price.peak_bytes < report.plans[b].price.peak_bytes;
+    const PricedPlan &x = report.plans[a], &y = report.plans[b];
+    if (x.price.peak_bytes != y.price.peak_bytes) return x.price.peak_bytes < y.price.peak_bytes;
+    return x.extra < y.extra;
   });
+  // Plans of one peak are one line in a picture: the cheapest stands for them.
+  std::vector<int> rank(report.plans.size(), 2);
+  for (size_t at = 0; at < plans.size(); ++at) {
+    const PricedPlan& plan = report.plans[plans[at]];
+    if (plan.plan.name == report.verdict.fits_as)
+      rank[plans[at]] = 0;
+    else if (plan.spec.kind == PlanSpec::kFit ||
+             std::find(request.plans.begin(), named, plan.spec) != named)
+      rank[plans[at]] = 1;
+    else if (at > 0 && report.plans[plans[at - 1]].price.peak_bytes == plan.price.peak_bytes)
+      rank[plans[at]] = 3;
+  }
+  std::stable_sort(plans.begin(), plans.end(),
+                   [&](size_t a, size_t b) { return rank[a] < rank[b]; });
   if (plans.size() > most) plans.resize(most);
   std::sort(plans.begin(), plans.end());
   return plans;

@@ -36,7 +36,7 @@ std::string NoPlanText(const Graph& graph, PlanSpec::Kind planner, const PlanAns
                        int64_t budget, bool rank, const PricedPlan* lower = nullptr);
 
 // Of `plans`, indexes into those of the report, at most `most`, in its order: the one that it fits
-// as, those that were named, then by peak, the least first.
+// as, fit and those that were named, then by peak, the least first and one of each.
 std::vector<size_t> PlansToShow(const Report& report, std::vector<size_t> plans, size_t most);
 // "sqrt, uniform:2 and 14 more": the titles of `plans` without those `shown`; "" of none.
 std::string PlansNotShown(const Report& report, const std::vector<size_t>& plans,

@@ -191,6 +191,17 @@ TEST_F(PlansOfModels, AreManyOfWhichTheBestAreShown) {
   EXPECT_THAT(Flat(run.out), HasSubstr(note));
 }
 
+// A layer of GPT-3 with dropout keeps 114 s·b·h bytes in 16 bits, of which 2 s·b·h are its boundary
+// (Korthikanti et al., arXiv 2205.05198): a = 56. Its peak is of the states, whatever the plan.
+TEST_F(PlansOfModels, SayInUnitsOfABoundaryWhereTheRootLoses) {
+  const Outcome run = Run(
+      "gpt3-175b:dropout=0.1 --seq=2048 --dtype=bf16 --attention=composed --json=r.json");
+  ASSERT_EQ(run.code, 0) << run.err;
+  EXPECT_THAT(Flat(run.out), AllOf(HasSubstr("of L = 96 layers that keep a = 56 of tape"),
+                                   HasSubstr("take 579 against 153 for the best, segments of 1 "),
+                                   HasSubstr("1 plan changes nothing of the peak, 1.")));
+}
+
 TEST_F(PlansOfModels, AreReadBackFromTheFolder) {
   const Outcome wrote = Run(std::string(kModel) + "--plan=uniform:2 --out=r");
   ASSERT_EQ(wrote.code, 0) << wrote.err;
