@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "tally/tensor/dtype.h"
+#include "tally/tensor/element.h"
 
 namespace tally {
 

@@ -2,16 +2,13 @@
 #ifndef TALLY_TENSOR_DTYPE_H_
 #define TALLY_TENSOR_DTYPE_H_
 
-#include <cstdint>
 #include <optional>
 
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "tally/tensor/element.h"
 
 namespace tally {
-
-enum class DType : uint8_t { kF64, kF32, kBF16, kF16, kF8E4M3FN, kF8E5M2, kI64, kI32, kU8, kBool };
-inline constexpr int kNumDTypes = 10;
 
 enum class DTypeKind : uint8_t { kFloat, kInteger, kBool };
 
@@ -37,18 +34,6 @@ absl::Span<const DTypeInfo> AllDTypes();
 const char* Name(DType dtype);
 std::optional<DType> DTypeFromName(absl::string_view name);
 std::optional<DType> DTypeFromSafetensors(absl::string_view name);
-
-namespace internal {
-inline constexpr uint8_t kItemSize[kNumDTypes] = {8, 4, 2, 2, 1, 1, 8, 4, 1, 1};
-}
-// Bytes of one element.
-inline constexpr int64_t ItemSize(DType dtype) {
-  return internal::kItemSize[static_cast<int>(dtype)];
-}
-inline constexpr bool IsFloat(DType dtype) { return dtype <= DType::kF8E5M2; }
-inline constexpr bool IsInteger(DType dtype) {
-  return dtype >= DType::kI64 && dtype <= DType::kU8;
-}
 
 }  // namespace tally
 

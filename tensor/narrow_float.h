@@ -12,10 +12,64 @@
 namespace tally {
 
 namespace internal {
+// Usable on devices: these and the 16-bit types are constexpr throughout.
 // Rounds `value` to a float with the given exponent and fraction widths and returns its bits.
 // `has_infinity` false: exponent all ones is an ordinary binade whose all-ones fraction is NaN.
-uint32_t NarrowFromFloat(float value, int exponent_bits, int fraction_bits, bool has_infinity);
-float FloatFromNarrow(uint32_t bits, int exponent_bits, int fraction_bits, bool has_infinity);
+constexpr uint32_t NarrowFromFloat(float value, int exponent_bits, int fraction_bits,
+                                   bool has_infinity) {
+  const uint32_t bits = std::bit_cast<uint32_t>(value);
+  const uint32_t sign = (bits >> 31) << (exponent_bits + fraction_bits);
+  const uint32_t magnitude = bits & 0x7fffffffu;
+  const uint32_t all_ones = (1u << (exponent_bits + fraction_bits)) - 1;
+  const uint32_t infinity = all_ones >> fraction_bits << fraction_bits;
+  if (magnitude > 0x7f800000u) {  // NaN: quiet, with the top of its payload
+    if (!has_infinity) return sign | all_ones;
+    const uint32_t payload = (magnitude & 0x7fffffu) >> (23 - fraction_bits);
+    return sign | infinity | payload | (1u << (fraction_bits - 1));
+  }
+  const uint32_t overflow = has_infinity ? infinity : all_ones;
+  if (magnitude == 0x7f800000u) return sign | overflow;
+
+  // value = significand * 2^(exponent - 23)
+  const int field = static_cast<int>(magnitude >> 23);
+  const int exponent = (field > 1 ? field : 1) - 127;
+  const uint64_t significand = (magnitude & 0x7fffffu) | (field == 0 ? 0u : 0x800000u);
+  const int bias = (1 << (exponent_bits - 1)) - 1;
+  const int target = (exponent + bias > 1 ? exponent + bias : 1);  // exponent field of the result's binade
+  // Below the least normal, each missing binade costs one bit. 26 clears everything.
+  const int cut = 23 - fraction_bits + target - (exponent + bias);
+  const int shift = cut < 26 ? cut : 26;
+  const uint64_t half = uint64_t{1} << shift >> 1;
+  const uint64_t odd = (significand >> shift) & 1;
+  const uint64_t rounded = shift == 0 ? significand : (significand + half - 1 + odd) >> shift;
+  // The implicit bit adds 1 to the exponent field, and so does a carry out of the fraction.
+  const uint64_t result = (static_cast<uint64_t>(target - 1) << fraction_bits) + rounded;
+  return sign | (result < overflow ? static_cast<uint32_t>(result) : overflow);
+}
+
+constexpr float FloatFromNarrow(uint32_t bits, int exponent_bits, int fraction_bits,
+                                bool has_infinity) {
+  const uint32_t sign = (bits >> (exponent_bits + fraction_bits) & 1u) << 31;
+  const uint32_t exponent = bits >> fraction_bits & ((1u << exponent_bits) - 1);
+  const uint32_t fraction = bits & ((1u << fraction_bits) - 1);
+  const uint32_t aligned = fraction << (23 - fraction_bits);
+  const uint32_t rebias = 127 - ((1u << (exponent_bits - 1)) - 1);
+  if (exponent == (1u << exponent_bits) - 1) {
+    if (has_infinity) return std::bit_cast<float>(sign | 0x7f800000u | aligned);
+    if (fraction == (1u << fraction_bits) - 1) return std::bit_cast<float>(sign | 0x7fc00000u);
+  }
+  if (exponent == 0) {
+    // fraction * 2^-fraction_bits in the least binade; that power of two is normal but for bf16,
+    // whose subnormals are f32's.
+    if (rebias == 0) return std::bit_cast<float>(sign | aligned);
+    const float unit =
+        std::bit_cast<float>((rebias + 1 - static_cast<uint32_t>(fraction_bits)) << 23);
+    return std::bit_cast<float>(std::bit_cast<uint32_t>(static_cast<float>(fraction) * unit) |
+                                sign);
+  }
+  return std::bit_cast<float>(sign | (exponent + rebias) << 23 | aligned);
+}
+
 // Rounds to odd: cut towards zero, and the last bit set when anything was cut. Rounding that to a
 // narrow float gives the same bits as rounding the double itself, where nearest would round twice.
 float FloatToOdd(double value);
@@ -27,14 +81,14 @@ extern const std::array<float, 256> kF8E5M2Values;
 struct BF16 {
   uint16_t bits = 0;
   BF16() = default;
-  explicit BF16(float value) {
+  constexpr explicit BF16(float value) {
     const uint32_t u = std::bit_cast<uint32_t>(value);
     // A NaN keeps its sign and top fraction bits and stays a (quiet) NaN.
     bits = (u & 0x7fffffffu) > 0x7f800000u
                ? static_cast<uint16_t>((u >> 16) | 0x0040u)
                : static_cast<uint16_t>((u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
   }
-  explicit operator float() const {
+  constexpr explicit operator float() const {
     return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
   }
 };
@@ -44,8 +98,8 @@ struct BF16 {
 struct F16 {
   uint16_t bits = 0;
   F16() = default;
-  [[gnu::always_inline]] explicit F16(float value) : bits(Round(std::bit_cast<uint32_t>(value))) {}
-  [[gnu::always_inline]] explicit operator float() const {
+  [[gnu::always_inline]] constexpr explicit F16(float value) : bits(Round(std::bit_cast<uint32_t>(value))) {}
+  [[gnu::always_inline]] constexpr explicit operator float() const {
     return std::bit_cast<float>(Widen(bits));
   }
 
@@ -53,7 +107,7 @@ struct F16 {
   // All ones where `condition` holds.
   static constexpr uint32_t Mask(bool condition) { return 0u - static_cast<uint32_t>(condition); }
 
-  [[gnu::always_inline]] static uint16_t Round(uint32_t u) {
+  [[gnu::always_inline]] static constexpr uint16_t Round(uint32_t u) {
     const uint32_t magnitude = u & 0x7fffffffu;
     // Too small for a normal: adding 1/2 rounds to the multiples of 2^-24, which the low bits
     // count.
@@ -67,7 +121,7 @@ struct F16 {
     const uint32_t rounded = (small & is_small) | (big & is_big) | (normal & ~(is_small | is_big));
     return static_cast<uint16_t>(rounded | (u >> 16 & 0x8000u));
   }
-  [[gnu::always_inline]] static uint32_t Widen(uint32_t h) {
+  [[gnu::always_inline]] static constexpr uint32_t Widen(uint32_t h) {
     const uint32_t magnitude = (h & 0x7fffu) << 13;
     // A subnormal counts multiples of 2^-24: give it the exponent of 2^-14 and take 2^-14 away.
     const uint32_t small = std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude + 0x38800000u) -

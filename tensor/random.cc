@@ -12,11 +12,11 @@
 namespace tally {
 namespace {
 
-constexpr uint32_t kMultiplier0 = 0xD2511F53u;
-constexpr uint32_t kMultiplier1 = 0xCD9E8D57u;
-constexpr uint32_t kWeyl0 = 0x9E3779B9u;  // golden ratio
-constexpr uint32_t kWeyl1 = 0xBB67AE85u;  // sqrt(3) - 1
-constexpr int kRounds = 10;
+constexpr uint32_t kMultiplier0 = internal::kPhiloxMultiplier0;
+constexpr uint32_t kMultiplier1 = internal::kPhiloxMultiplier1;
+constexpr uint32_t kWeyl0 = internal::kPhiloxWeyl0;
+constexpr uint32_t kWeyl1 = internal::kPhiloxWeyl1;
+constexpr int kRounds = internal::kPhiloxRounds;
 
 constexpr int kLanes = 16;  // blocks made side by side
 
@@ -125,24 +125,6 @@ FillFn ChooseFill() {
 }
 
 }  // namespace
-
-std::array<uint32_t, 4> Philox4x32(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key) {
-  for (int round = 0; round < kRounds; ++round) {
-    const uint64_t p0 = uint64_t{kMultiplier0} * counter[0];
-    const uint64_t p1 = uint64_t{kMultiplier1} * counter[2];
-    counter = {static_cast<uint32_t>(p1 >> 32) ^ counter[1] ^ key[0], static_cast<uint32_t>(p1),
-               static_cast<uint32_t>(p0 >> 32) ^ counter[3] ^ key[1], static_cast<uint32_t>(p0)};
-    key[0] += kWeyl0;
-    key[1] += kWeyl1;
-  }
-  return counter;
-}
-
-uint32_t RandomBits(uint64_t seed, uint32_t stream, uint64_t offset) {
-  const uint64_t block = offset / 4;
-  return Philox4x32({static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32), stream, 0},
-                    {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)})[offset % 4];
-}
 
 void FillRandomBits(uint64_t seed, uint32_t stream, uint64_t offset, uint32_t* out, int64_t n) {
   static const FillFn fill = ChooseFill();

@@ -4,28 +4,17 @@
 #ifndef TALLY_TENSOR_RANDOM_H_
 #define TALLY_TENSOR_RANDOM_H_
 
-#include <array>
 #include <cstdint>
+
+#include "tally/tensor/philox.h"
 
 namespace tally {
 
 // Streams keep the uses of one seed apart.
 enum class RandomStream : uint32_t { kInit = 0, kDropout = 1, kData = 2, kUser = 3 };
 
-// Four 32-bit words of Philox4x32-10 for the given counter and key.
-std::array<uint32_t, 4> Philox4x32(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key);
-
-// The word at position `offset` of the sequence (seed, stream): block offset/4, lane offset%4.
-// key = (seed low, seed high); counter = (block low, block high, stream, 0).
-uint32_t RandomBits(uint64_t seed, uint32_t stream, uint64_t offset);
-
 // Fills out[0..n) with positions offset, offset+1, ... of the sequence.
 void FillRandomBits(uint64_t seed, uint32_t stream, uint64_t offset, uint32_t* out, int64_t n);
-
-// Uniform in [0, 1) with 24 bits: (bits >> 8) * 2^-24. Exact in f32.
-inline float UniformFromBits(uint32_t bits) {
-  return static_cast<float>(bits >> 8) * (1.0f / 16777216.0f);
-}
 
 // Standard normal by Box-Muller, in double, from two words: sqrt(-2 ln u) cos(2πv) with
 // u = (first + 1)·2^-32 in (0, 1] and v = second·2^-32. The same bits on every machine.
