@@ -3,6 +3,9 @@ set(layers tensor ops autograd optim nn analysis io)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/tally)
 
 list(TRANSFORM layers PREPEND tally_ OUTPUT_VARIABLE layer_targets)
+if(TALLY_HAS_CUDA)
+  list(APPEND layer_targets tally_cuda)
+endif()
 install(TARGETS ${layer_targets} tally_tally EXPORT tally-targets
   ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT runtime

@@ -6,6 +6,7 @@ function(tally_layer name)
   set(target tally_${name})
   file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${name}/*.cc
        ${PROJECT_SOURCE_DIR}/${name}/*/*.cc)
+  list(FILTER sources EXCLUDE REGEX ${TALLY_CUDA_HOST_PATTERN})
   if(sources)
     add_library(${target} ${sources})
     set(scope PUBLIC)

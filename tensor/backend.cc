@@ -15,8 +15,11 @@ absl::StatusOr<Backend*> BackendFor(Device device) {
     case DeviceKind::kCuda:
       break;
   }
-  return absl::FailedPreconditionError(absl::StrCat(
-      device.ToString(), ": this build has no CUDA backend; use cpu, or meta for sizes"));
+  if (internal::CudaBackend == nullptr) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        device.ToString(), ": this build has no CUDA backend; use cpu, or meta for sizes"));
+  }
+  return internal::CudaBackend(device.index);
 }
 
 Backend& ExistingBackend(Device device) {
@@ -24,6 +27,21 @@ Backend& ExistingBackend(Device device) {
   absl::StatusOr<Backend*> backend = BackendFor(device);
   TALLY_CHECK(backend.ok()) << backend.status().message();
   return **backend;
+}
+
+absl::StatusOr<GpuStats> GpuStatsOf(Device device) {
+  TALLY_RETURN_IF_ERROR(BackendFor(device).status());
+  if (device.kind != DeviceKind::kCuda) {
+    return absl::FailedPreconditionError(absl::StrCat(device.ToString(), " is no GPU"));
+  }
+  return internal::CudaStats(device.index);
+}
+
+absl::Status ReleaseCachedMemory(Device device) {
+  TALLY_RETURN_IF_ERROR(BackendFor(device).status());
+  if (device.kind == DeviceKind::kCpu) ReleaseCachedMemory();
+  if (device.kind == DeviceKind::kCuda) internal::ReleaseCachedCudaMemory(device.index);
+  return absl::OkStatus();
 }
 
 }  // namespace tally

@@ -3,6 +3,7 @@
 #define TALLY_TENSOR_BACKEND_H_
 
 #include <cstdint>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -41,6 +42,17 @@ Backend& ExistingBackend(Device device);
 // cpu: freed blocks are kept for reuse. This gives the cached ones back to the system.
 void ReleaseCachedMemory();
 AllocatorStats CpuAllocatorStats();
+
+// Of a GPU that is in use. TALLY_CUDA_CACHING=0 in the environment takes every storage from the
+// device and gives it back, for tools that watch each allocation.
+struct GpuStats {
+  AllocatorStats memory;
+  int64_t workspace_bytes = 0;  // of matrix products, beside the pool's; 0 before the first
+  std::string model;            // "NVIDIA H100 80GB HBM3"
+};
+// Both: kFailedPrecondition as BackendFor.
+absl::StatusOr<GpuStats> GpuStatsOf(Device device);
+absl::Status ReleaseCachedMemory(Device device);
 
 }  // namespace tally
 

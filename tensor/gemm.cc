@@ -153,7 +153,12 @@ void MultiplyBatch(const GemmCall& call) noexcept {
   }
 }
 
+std::atomic<bool> tf32_allowed{false};
+
 }  // namespace
+
+bool AllowTf32(bool allow) { return tf32_allowed.exchange(allow); }
+bool Tf32Allowed() { return tf32_allowed.load(std::memory_order_relaxed); }
 
 GemmCall ToColumnMajor(const GemmArgs& args) {
   GemmCall call;

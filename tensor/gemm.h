@@ -6,7 +6,7 @@
 #include <array>
 #include <cstdint>
 
-#include "tally/tensor/dtype.h"
+#include "tally/tensor/element.h"
 
 namespace tally {
 
@@ -69,6 +69,11 @@ GemmCall ToColumnMajor(const GemmArgs& args);
 //   f64: OpenBLAS. f32: oneDNN or OpenBLAS by a fixed rule on the shape, see ChooseGemmLibrary.
 //   bf16, f16, fp8: panels are widened into fixed f32 buffers, accumulated in f32, rounded once.
 void GemmCpu(const GemmArgs& args) noexcept;
+
+// Whether products of f32 on a GPU may round their operands to TF32 (10 fraction bits): off unless
+// switched on, for the whole process. Returns what it was. Reports name the peak they compare with.
+bool AllowTf32(bool allow);
+bool Tf32Allowed();
 
 enum class GemmLibrary : uint8_t { kOneDnn, kCblas };
 // The fixed rule for f32: by the shape and by the kernels OpenBLAS has for this CPU, never by

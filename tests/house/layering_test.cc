@@ -190,15 +190,42 @@ TEST(Layering, OneFileIncludesOneDnn) {
       ElementsAre("tensor/gemm_onednn.cc"));
 }
 
-TEST(Layering, AtMostOneFileIncludesCuBlas) {
+TEST(Layering, OneFileIncludesCuBlas) {
   EXPECT_THAT(FilesIncludingAnyOf({"cublasLt.h", "cublas_v2.h", "cublas.h", "cublasXt.h"}),
-              SizeIs(Le(1)));
+              ElementsAre("tensor/gemm_cublas.cc"));
+}
+
+TEST(Layering, OneFileTakesMemoryFromAGpu) {
+  std::vector<std::string> takers;
+  for (const SourceFile& file : Tree()) {
+    if (IsCode(file) && file.folder != "tests" &&
+        std::regex_search(file.text, std::regex(R"(\bcudaMalloc(Async|Managed|Pitch)?\s*\()"))) {
+      takers.push_back(file.path);
+    }
+  }
+  EXPECT_THAT(takers, ElementsAre("tensor/cuda_memory.cc"));
+}
+
+// What the simulator and nvcc both take, and what it cannot see.
+TEST(Layering, DeviceCodeIsPlain) {
+  const std::regex kForbidden(R"(<<<|\basm\b|\bprintf\s*\(|__shared__\s+\w+\s+\w+\s*\[\s*\w)");
+  for (const SourceFile& file : Tree()) {
+    if (!HasExtension(file.path, {".cu", ".cuh"}) || file.folder == "tests") continue;
+    std::string code = std::regex_replace(file.text, std::regex("//[^\n]*"), "");
+    EXPECT_FALSE(std::regex_search(code, kForbidden)) << file.path;
+    for (const std::string& include : Includes(file)) {
+      EXPECT_FALSE(include.starts_with("absl/") || include.starts_with("hwy/") ||
+                   include.starts_with("nlohmann/"))
+          << file.path << " includes " << include;
+    }
+  }
 }
 
 TEST(Layering, OnlyVisitDTypeSwitchesOnDType) {
   std::vector<std::string> with_cases;
   for (const SourceFile& file : Tree()) {
-    if (IsCode(file) && file.folder != "tests" &&
+    // Device code can include no Abseil and so not VisitDType: kernel.cuh has its own.
+    if (IsCode(file) && !HasExtension(file.path, {".cu", ".cuh"}) && file.folder != "tests" &&
         std::regex_search(file.text, std::regex(R"(case\s+(tally::)?DType::)"))) {
       with_cases.push_back(file.path);
     }

@@ -1,0 +1,170 @@
+#include "tally/tensor/cuda_device.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <string_view>
+
+#include "absl/strings/str_cat.h"
+#include "tally/tensor/cuda_status.h"
+
+namespace tally::internal {
+namespace {
+
+constexpr int kLeastMajor = 8;  // kernels are built for 8.0 and newer
+
+std::string Version(int version) { return absl::StrCat(version / 1000, ".", version % 1000 / 10); }
+
+// Nobody else's tool can watch an allocation inside a segment.
+bool Caching() {
+  const char* value = std::getenv("TALLY_CUDA_CACHING");
+  return value == nullptr || std::string_view(value) != "0";
+}
+
+absl::Status Missing(int index, const std::string& what) {
+  return absl::FailedPreconditionError(
+      absl::StrCat("cuda:", index, ": ", what, "; use cpu, or meta for sizes"));
+}
+
+absl::Status FindDevice(int index) {
+  int count = 0;
+  const cudaError_t error = cudaGetDeviceCount(&count);
+  if (error != cudaSuccess) cudaGetLastError();
+  if (error == cudaErrorInsufficientDriver) {
+    int driver = 0, runtime = 0;
+    if (cudaDriverGetVersion(&driver) != cudaSuccess) cudaGetLastError();
+    if (cudaRuntimeGetVersion(&runtime) != cudaSuccess) cudaGetLastError();
+    if (driver == 0) return Missing(index, "this machine has no NVIDIA driver");
+    return Missing(index, absl::StrCat("the driver is too old: it knows CUDA ", Version(driver),
+                                       " and this build needs ", Version(runtime)));
+  }
+  if (error == cudaErrorNoDevice || (error == cudaSuccess && count == 0)) {
+    return Missing(index, "this machine has no GPU that CUDA can use");
+  }
+  if (error != cudaSuccess) {
+    return Missing(index, absl::StrCat("CUDA does not start: ", cudaGetErrorString(error)));
+  }
+  if (index >= count) {
+    return Missing(index, count == 1 ? std::string("this machine has one GPU, cuda:0")
+                                     : absl::StrCat("this machine has ", count, " GPUs, cuda:0 to ",
+                                                    "cuda:", count - 1));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status FaultSlots::Prepare() {
+  void* data = nullptr;
+  TALLY_RETURN_IF_ERROR(
+      TALLY_CUDA_STATUS(cudaHostAlloc(&data, kSlots * sizeof(GpuFault), cudaHostAllocMapped)));
+  slots_ = static_cast<GpuFault*>(data);
+  for (int i = 0; i < kSlots; ++i) slots_[i] = GpuFault();
+  return absl::OkStatus();
+}
+
+GpuFault* FaultSlots::Of(const char* op) {
+  for (size_t i = 0; i < names_.size(); ++i) {
+    if (names_[i] == op) return &slots_[i];
+  }
+  TALLY_CHECK(names_.size() < kSlots) << "more ops than places for their faults";
+  names_.push_back(op);
+  return &slots_[names_.size() - 1];
+}
+
+absl::Status FaultSlots::Take(const std::string& device) {
+  absl::Status first;
+  for (size_t i = 0; i < names_.size(); ++i) {
+    // The device wrote them.
+    const volatile GpuFault& told = slots_[i];
+    if (told.raised == GpuFault::kNone) continue;
+    const int64_t value = told.value, limit = told.limit;
+    const bool offsets = told.raised == GpuFault::kOffsets;
+    const int operand = told.operand;
+    slots_[i] = GpuFault();
+    if (!first.ok()) continue;
+    const std::string what = offsets ? absl::StrCat("the offsets of input ", operand,
+                                                    " do not ascend from 0 to ", limit, ": ", value)
+                                     : absl::StrCat("input ", operand, " has the index ", value,
+                                                    ", which is not in [0, ", limit, ")");
+    first = absl::OutOfRangeError(absl::StrCat(names_[i], ": ", what, " (told by ", device,
+                                               " after the launch; what it computed is lost)"));
+  }
+  return first;
+}
+
+CudaDevice::CudaDevice(int index)
+    : index_(index),
+      name_(absl::StrCat("cuda:", index)),
+      segments_(index),
+      pool_(segments_, Caching()) {}
+
+absl::StatusOr<CudaDevice*> CudaDevice::Open(int index) {
+  TALLY_RETURN_IF_ERROR(FindDevice(index));
+  cudaDeviceProp properties = {};
+  TALLY_RETURN_IF_ERROR(TALLY_CUDA_STATUS(cudaGetDeviceProperties(&properties, index)));
+  if (properties.major < kLeastMajor) {
+    return Missing(index,
+                   absl::StrCat(properties.name, " has compute capability ", properties.major, ".",
+                                properties.minor, ", and this build has kernels for ", kLeastMajor,
+                                ".0 and newer"));
+  }
+  auto* device =
+      new CudaDevice(index);  // lives as long as the program: the driver is unloaded first
+  if (absl::Status status = device->Start(properties); !status.ok()) {
+    status = device->Told(status);
+    delete device;
+    return status;
+  }
+  return device;
+}
+
+absl::Status CudaDevice::Start(const cudaDeviceProp& properties) {
+  Use();
+  model_ = properties.name;
+  multiprocessors_ = properties.multiProcessorCount;
+  TALLY_RETURN_IF_ERROR(
+      TALLY_CUDA_STATUS(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking)));
+  return faults_.Prepare();
+}
+
+// Not remembered: other code of the program may choose a device too.
+void CudaDevice::Use() const { TALLY_CUDA_CHECK(cudaSetDevice(index_)); }
+
+GpuCall CudaDevice::Call(const char* op) {
+  Use();
+  GpuCall call{.stream = stream_, .multiprocessors = multiprocessors_};
+  if (op != nullptr) {
+    const std::lock_guard lock(mutex_);
+    call.fault = faults_.Of(op);
+  }
+  return call;
+}
+
+absl::Status CudaDevice::CopyIn(void* dst, const void* host, int64_t bytes) {
+  if (bytes == 0) return absl::OkStatus();
+  Use();
+  const std::lock_guard lock(mutex_);
+  return Told(staging_.CopyIn(dst, host, bytes, stream_));
+}
+
+absl::Status CudaDevice::CopyOut(void* host, const void* src, int64_t bytes) {
+  if (bytes == 0) return absl::OkStatus();
+  Use();
+  const std::lock_guard lock(mutex_);
+  TALLY_RETURN_IF_ERROR(Told(staging_.CopyOut(host, src, bytes, stream_)));
+  return faults_.Take(name_);
+}
+
+absl::Status CudaDevice::Synchronize() {
+  Use();
+  const std::lock_guard lock(mutex_);
+  TALLY_RETURN_IF_ERROR(Told(TALLY_CUDA_STATUS(cudaStreamSynchronize(stream_))));
+  return faults_.Take(name_);
+}
+
+absl::Status CudaDevice::Told(const absl::Status& status) const {
+  if (status.ok()) return status;
+  return absl::Status(status.code(), absl::StrCat(name_, ": ", status.message()));
+}
+
+}  // namespace tally::internal

@@ -1,0 +1,118 @@
+// One GPU as the engine uses it: its stream, its memory, its staging buffers and the faults its
+// kernels raise. Private to the CUDA library.
+//
+// All work of a device goes to one stream, in the order it was asked for. So a block of memory that
+// is freed may be handed out again at once (caching_pool.h), and nothing waits but who needs a
+// result on the host.
+#ifndef TALLY_TENSOR_CUDA_DEVICE_H_
+#define TALLY_TENSOR_CUDA_DEVICE_H_
+
+#include <cuda_runtime.h>
+
+#include <array>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "tally/tensor/caching_pool.h"
+#include "tally/tensor/gpu_call.h"
+
+namespace tally::internal {
+
+// Bytes of device memory; the one file that allocates them is cuda_memory.cc.
+class CudaSegments final : public SegmentSource {
+ public:
+  explicit CudaSegments(int device) : device_(device) {}
+  void* Take(int64_t bytes) override;
+  void GiveBack(void* segment, int64_t bytes) override;
+
+ private:
+  int device_;
+};
+
+// What the device has in all and what is free of it, whoever uses the rest.
+struct CudaMemory {
+  int64_t total = 0, free = 0;
+};
+CudaMemory DeviceMemory();
+
+// Copies between the host's ordinary memory and a device go through two pinned buffers, so that one
+// is filled while the other is on its way.
+class StagingBuffers {
+ public:
+  static constexpr int64_t kBytes = int64_t{4} << 20;
+
+  absl::Status CopyIn(void* dst, const void* host, int64_t bytes, cudaStream_t stream);
+  // Returns when the bytes are there.
+  absl::Status CopyOut(void* host, const void* src, int64_t bytes, cudaStream_t stream);
+
+ private:
+  struct Buffer {
+    char* data = nullptr;
+    cudaEvent_t passed = nullptr;  // the copy that last used it
+  };
+  absl::Status Prepare();
+
+  std::array<Buffer, 2> buffers_;
+  int next_ = 0;
+};
+
+// Where kernels tell what is wrong with their data, one place for each op by name.
+class FaultSlots {
+ public:
+  absl::Status Prepare();
+  // The same place for the same name. Names live as long as the program.
+  GpuFault* Of(const char* op);
+  // The first fault told, and none after that. Only when the device is idle.
+  absl::Status Take(const std::string& device);
+
+ private:
+  static constexpr int kSlots = 256;
+  GpuFault* slots_ = nullptr;  // pinned, seen by the device at the same address
+  std::vector<const char*> names_;
+};
+
+class CudaDevice {
+ public:
+  // kFailedPrecondition with what is missing: a driver, a device of this number, a new enough one.
+  static absl::StatusOr<CudaDevice*> Open(int index);
+
+  int index() const { return index_; }
+  const std::string& name() const { return name_; }    // "cuda:0"
+  const std::string& model() const { return model_; }  // the maker's name of it
+  int multiprocessors() const { return multiprocessors_; }
+  cudaStream_t stream() const { return stream_; }
+  CachingPool& pool() { return pool_; }
+
+  // Makes this the thread's device: before every call of the runtime.
+  void Use() const;
+  GpuCall Call(const char* op);
+  absl::Status CopyIn(void* dst, const void* host, int64_t bytes);
+  absl::Status CopyOut(void* host, const void* src, int64_t bytes);
+  // Waits; then tells what kernels found, the first of it.
+  absl::Status Synchronize();
+  // "cuda:0: " before what went wrong.
+  absl::Status Told(const absl::Status& status) const;
+
+ private:
+  explicit CudaDevice(int index);
+  absl::Status Start(const cudaDeviceProp& properties);
+
+  const int index_;
+  const std::string name_;
+  std::string model_;
+  int multiprocessors_ = 1;
+  cudaStream_t stream_ = nullptr;
+  CudaSegments segments_;
+  CachingPool pool_;
+  std::mutex mutex_;  // of what follows
+  StagingBuffers staging_;
+  FaultSlots faults_;
+};
+
+}  // namespace tally::internal
+
+#endif  // TALLY_TENSOR_CUDA_DEVICE_H_

@@ -1,0 +1,89 @@
+// The one place that takes memory from a GPU, and the copies between it and the host.
+#include <algorithm>
+#include <cstring>
+
+#include "tally/tensor/cuda_device.h"
+#include "tally/tensor/cuda_status.h"
+
+namespace tally::internal {
+
+void* CudaSegments::Take(int64_t bytes) {
+  TALLY_CUDA_CHECK(cudaSetDevice(device_));
+  void* segment = nullptr;
+  const cudaError_t error = cudaMalloc(&segment, static_cast<size_t>(bytes));
+  if (error == cudaSuccess) return segment;
+  cudaGetLastError();
+  // What is no lack of memory comes back with the next call, which can tell it.
+  return nullptr;
+}
+
+void CudaSegments::GiveBack(void* segment, int64_t /*bytes*/) {
+  // The runtime waits for the device, so for all that was queued on the segment.
+  TALLY_CUDA_CHECK(cudaSetDevice(device_));
+  TALLY_CUDA_CHECK(cudaFree(segment));
+}
+
+CudaMemory DeviceMemory() {
+  size_t free = 0, total = 0;
+  TALLY_CUDA_CHECK(cudaMemGetInfo(&free, &total));
+  return {static_cast<int64_t>(total), static_cast<int64_t>(free)};
+}
+
+absl::Status StagingBuffers::Prepare() {
+  if (buffers_[1].passed != nullptr) return absl::OkStatus();
+  for (Buffer& buffer : buffers_) {
+    void* data = nullptr;
+    TALLY_RETURN_IF_ERROR(TALLY_CUDA_STATUS(cudaHostAlloc(&data, kBytes, cudaHostAllocDefault)));
+    buffer.data = static_cast<char*>(data);
+    TALLY_RETURN_IF_ERROR(
+        TALLY_CUDA_STATUS(cudaEventCreateWithFlags(&buffer.passed, cudaEventDisableTiming)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status StagingBuffers::CopyIn(void* dst, const void* host, int64_t bytes,
+                                    cudaStream_t stream) {
+  TALLY_RETURN_IF_ERROR(Prepare());
+  for (int64_t at = 0; at < bytes; at += kBytes) {
+    const auto part = static_cast<size_t>(std::min(kBytes, bytes - at));
+    const Buffer& buffer = buffers_[next_];
+    next_ ^= 1;
+    TALLY_RETURN_IF_ERROR(TALLY_CUDA_STATUS(cudaEventSynchronize(buffer.passed)));
+    std::memcpy(buffer.data, static_cast<const char*>(host) + at, part);
+    TALLY_RETURN_IF_ERROR(TALLY_CUDA_STATUS(cudaMemcpyAsync(
+        static_cast<char*>(dst) + at, buffer.data, part, cudaMemcpyHostToDevice, stream)));
+    TALLY_RETURN_IF_ERROR(TALLY_CUDA_STATUS(cudaEventRecord(buffer.passed, stream)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status StagingBuffers::CopyOut(void* host, const void* src, int64_t bytes,
+                                     cudaStream_t stream) {
+  TALLY_RETURN_IF_ERROR(Prepare());
+  // One part behind: while a part is on its way into one buffer, the one before leaves the other.
+  char* behind = nullptr;
+  size_t behind_bytes = 0;
+  const Buffer* behind_buffer = nullptr;
+  const auto take = [&]() -> absl::Status {
+    if (behind_buffer == nullptr) return absl::OkStatus();
+    TALLY_RETURN_IF_ERROR(TALLY_CUDA_STATUS(cudaEventSynchronize(behind_buffer->passed)));
+    std::memcpy(behind, behind_buffer->data, behind_bytes);
+    return absl::OkStatus();
+  };
+  for (int64_t at = 0; at < bytes; at += kBytes) {
+    const auto part = static_cast<size_t>(std::min(kBytes, bytes - at));
+    const Buffer& buffer = buffers_[next_];
+    next_ ^= 1;
+    TALLY_RETURN_IF_ERROR(TALLY_CUDA_STATUS(cudaEventSynchronize(buffer.passed)));
+    TALLY_RETURN_IF_ERROR(TALLY_CUDA_STATUS(cudaMemcpyAsync(
+        buffer.data, static_cast<const char*>(src) + at, part, cudaMemcpyDeviceToHost, stream)));
+    TALLY_RETURN_IF_ERROR(TALLY_CUDA_STATUS(cudaEventRecord(buffer.passed, stream)));
+    TALLY_RETURN_IF_ERROR(take());
+    behind = static_cast<char*>(host) + at;
+    behind_bytes = part;
+    behind_buffer = &buffer;
+  }
+  return take();
+}
+
+}  // namespace tally::internal

@@ -1,0 +1,32 @@
+// How ops reach their GPU kernels: OnGpu.
+#ifndef TALLY_TENSOR_GPU_H_
+#define TALLY_TENSOR_GPU_H_
+
+#include "absl/status/status.h"
+#include "tally/tensor/device.h"
+#include "tally/tensor/gpu_call.h"
+
+namespace tally {
+namespace internal {
+
+// Of the CUDA library (tensor/backend_cuda.cc), null without it. `op` names the slot of the fault.
+[[gnu::weak]] GpuCall GpuCallOn(Device device, const char* op);
+// OK, or what the launch said, with the device.
+[[gnu::weak]] absl::Status GpuLaunched(Device device, GpuError error);
+
+}  // namespace internal
+
+// Runs a launcher on a device that is there: launch(const GpuCall&) -> GpuError. `op` is the name
+// under which faults in data are told; null where the kernels raise none.
+template <typename Launch>
+absl::Status OnGpu(Device device, const char* op, const Launch& launch) {
+  return internal::GpuLaunched(device, launch(internal::GpuCallOn(device, op)));
+}
+template <typename Launch>
+absl::Status OnGpu(Device device, const Launch& launch) {
+  return OnGpu(device, nullptr, launch);
+}
+
+}  // namespace tally
+
+#endif  // TALLY_TENSOR_GPU_H_

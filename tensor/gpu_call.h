@@ -1,0 +1,39 @@
+// What a launcher of GPU kernels gets and gives, in terms that need neither CUDA nor Abseil: device
+// code and the ops that call it meet here.
+//
+// A launcher is a host function of a `.cu` file: it starts kernels on `stream` and returns without
+// waiting for them. The ops declare launchers weak, so that a program without the CUDA library
+// links and has null there; none is called unless a device was found.
+#ifndef TALLY_TENSOR_GPU_CALL_H_
+#define TALLY_TENSOR_GPU_CALL_H_
+
+#include <cstdint>
+
+namespace tally {
+
+// What a kernel found wrong with its data, told at the next synchronisation. In host memory that
+// the device sees. A kernel that raises one writes nothing for that element and goes on.
+struct GpuFault {
+  enum Kind : int32_t {
+    kNone,
+    kIndex,    // `value` is not in [0, limit)
+    kOffsets,  // row offsets do not ascend from 0 to `limit`: `value`
+  };
+  int32_t raised = kNone;  // the first to be told wins
+  int32_t operand = 0;     // which input
+  int64_t value = 0;
+  int64_t limit = 0;
+};
+
+struct GpuCall {
+  void* stream = nullptr;   // a cudaStream_t
+  int multiprocessors = 1;  // for the size of a grid that strides
+  GpuFault* fault = nullptr;
+};
+
+// A cudaError_t; 0 is success.
+using GpuError = int;
+
+}  // namespace tally
+
+#endif  // TALLY_TENSOR_GPU_CALL_H_
