@@ -11,6 +11,10 @@ namespace tally {
 // "node 17 (matmul in h.3/attn)".
 std::string DescribeNode(const Graph& graph, NodeId node);
 
+// "1,234 B live of the record: parameter 234 B, activation 1,000 B; the largest: 800 B of node 3
+// (matmul in h.0) f32[10,20], ...". `live` are storages, the `largest` of which are told.
+std::string DescribeLive(const Graph& graph, absl::Span<const StorageId> live, size_t largest = 3);
+
 }  // namespace tally
 
 #endif  // TALLY_AUTOGRAD_DESCRIBE_H_

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "tally/autograd/checkpoint_tree.h"
+#include "tally/autograd/describe.h"
 #include "tally/autograd/rng_offsets.h"
 
 namespace tally {
@@ -144,6 +145,16 @@ void Tape::OnFree(Storage& storage) {
   RefreshStorage(id);
   storages_[id].storage = nullptr;
   graph_.events.push_back({StorageEvent::kFree, id, static_cast<NodeId>(graph_.nodes.size())});
+}
+
+std::string Tape::WhatLives() const {
+  std::vector<StorageId> live;
+  for (size_t s = 0; s < storages_.size(); ++s) {
+    if (storages_[s].storage != nullptr) live.push_back(static_cast<StorageId>(s));
+  }
+  const std::string scope = graph_.ScopePath(CurrentContext().scope);
+  return absl::StrCat("as node ", graph_.nodes.size(), scope.empty() ? "" : " in ", scope, ", ",
+                      Name(CurrentContext().phase), "; ", DescribeLive(graph_, live));
 }
 
 StorageId Tape::StorageOf(Storage& storage) {

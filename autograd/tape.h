@@ -127,6 +127,7 @@ class Tape final : private Recorder, private StorageObserver {
   void OnName(const Tensor& tensor, absl::string_view name) override;
   void OnAxes(const Tensor& tensor, absl::string_view axes) override;
   void OnTokens(const Tensor& tensor) override;
+  std::string WhatLives() const override;
   void OnAllocate(Storage& storage) override;
   void OnFree(Storage& storage) override;
   void OnHostRead(const Tensor& tensor) override;

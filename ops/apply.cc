@@ -16,6 +16,13 @@ absl::Status Prefixed(const OpDef& op, const absl::Status& status) {
   return absl::Status(status.code(), absl::StrCat(op.name, ": ", status.message()));
 }
 
+// What lives is worth telling when the device has no memory for more.
+absl::Status WithWhatLives(const absl::Status& status) {
+  const Recorder* recorder = CurrentContext().recorder;
+  if (status.code() != absl::StatusCode::kResourceExhausted || recorder == nullptr) return status;
+  return absl::Status(status.code(), absl::StrCat(status.message(), "; ", recorder->WhatLives()));
+}
+
 Origin OriginOf(Phase phase) {
   switch (phase) {
     case Phase::kForward:
@@ -235,7 +242,7 @@ absl::Status Run(const OpDef& op, Device device, absl::Span<const TensorArg> in,
                                         : AllocateMissing(specs, device, out);
     if (status.ok()) status = RunKernel(op, device, attrs, inputs, in_specs, out);
   }
-  if (!status.ok()) return Prefixed(op, status);
+  if (!status.ok()) return Prefixed(op, WithWhatLives(status));
   if (Recorder* recorder = CurrentContext().recorder) {
     recorder->OnOp(op, attrs, inputs, absl::MakeSpan(out));
   }

@@ -3,6 +3,7 @@
 #define TALLY_OPS_RECORDER_H_
 
 #include <cstdint>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
@@ -35,6 +36,8 @@ class Recorder {
   // `axes`: one word per axis, separated by single spaces.
   virtual void OnAxes(const Tensor&, absl::string_view /*axes*/) {}
   virtual void OnTokens(const Tensor&) {}
+  // For the message of a device that has no memory: where the op would stand, and what lives.
+  virtual std::string WhatLives() const { return ""; }
 };
 
 struct OpContext {
