@@ -9,6 +9,7 @@
 #include "tally/ops/binary_loops.h"
 #include "tally/ops/checks.h"
 #include "tally/ops/elementwise_checks.h"
+#include "tally/ops/elementwise_launch.h"
 #include "tally/ops/select.h"
 #include "tally/ops/unary.h"
 #include "tally/ops/unary_loops.h"
@@ -105,11 +106,31 @@ Cost Price(const OpCall& call) {
   return PerElement(call, kOther, kTranscendental);
 }
 
-// ---- Kernels. A number stands where its tensor would.
+// ---- Kernels, for every device. A number stands where its tensor would.
+
+bool OnCpu(const Tensor& out) { return out.device().kind == DeviceKind::kCpu; }
 
 absl::Status Run(BinaryRow row, const ElementwiseInput (&in)[2], const Tensor& out) {
+  if (!OnCpu(out)) {
+    return RunOnGpu(LaunchBinary, row, out.dtype(), in, absl::MakeConstSpan(&out, 1));
+  }
   const BinaryLoops& loops = LoopsOf(row);
   IsFloat(out.dtype()) ? RunFloat(loops.floats, in, out) : RunInt(loops.ints, in, out);
+  return absl::OkStatus();
+}
+absl::Status Run(CompareRow row, const ElementwiseInput (&in)[2], const Tensor& out) {
+  const DType dtype = in[0].tensor->dtype();
+  if (!OnCpu(out)) {
+    return RunOnGpu(LaunchCompare, row, dtype, in, absl::MakeConstSpan(&out, 1));
+  }
+  RunCompare(LoopsOf(row), dtype, in, out);
+  return absl::OkStatus();
+}
+absl::Status Run(BinaryGradRow row, const ElementwiseInput (&in)[3], const Tensor& out) {
+  if (!OnCpu(out)) {
+    return RunOnGpu(LaunchBinaryGrad, row, out.dtype(), in, absl::MakeConstSpan(&out, 1));
+  }
+  RunFloat(LoopsOf(row), in, out);
   return absl::OkStatus();
 }
 
@@ -131,62 +152,57 @@ absl::Status ReverseScalarKernel(const KernelArgs& args) {
 
 template <CompareRow kRow>
 absl::Status CompareKernel(const KernelArgs& args) {
-  const ElementwiseInput in[] = {{args.in[0]}, {args.in[1]}};
-  RunCompare(LoopsOf(kRow), args.in[0]->dtype(), in, args.out[0]);
-  return absl::OkStatus();
+  return Run(kRow, {{args.in[0]}, {args.in[1]}}, args.out[0]);
 }
 template <CompareRow kRow>
 absl::Status CompareScalarKernel(const KernelArgs& args) {
-  const ElementwiseInput in[] = {{args.in[0]}, {nullptr, args.As<ScalarAttrs>().value}};
-  RunCompare(LoopsOf(kRow), args.in[0]->dtype(), in, args.out[0]);
-  return absl::OkStatus();
+  return Run(kRow, {{args.in[0]}, {nullptr, args.As<ScalarAttrs>().value}}, args.out[0]);
 }
 
 template <BinaryGradRow kRow>
 absl::Status GradientKernel(const KernelArgs& args) {
-  const ElementwiseInput in[] = {{args.in[0]}, {args.in[1]}, {args.in[2]}};
-  RunFloat(LoopsOf(kRow), in, args.out[0]);
-  return absl::OkStatus();
+  return Run(kRow, {{args.in[0]}, {args.in[1]}, {args.in[2]}}, args.out[0]);
 }
 template <BinaryGradRow kRow>  // inputs dy, a
 absl::Status GradientScalarKernel(const KernelArgs& args) {
-  if (kRow == BinaryGradRow::kPowGradBase && args.As<ScalarAttrs>().value == 2) {
+  const double value = args.As<ScalarAttrs>().value;
+  const Tensor& out = args.out[0];
+  if (kRow == BinaryGradRow::kPowGradBase && value == 2) {
     const ElementwiseInput square[] = {{args.in[0]}, {args.in[1]}};
-    RunFloat(LoopsOf(UnaryRow::kSquare).gradient, square, args.out[0]);
+    if (!OnCpu(out)) {
+      return RunOnGpu(LaunchUnaryGrad, UnaryRow::kSquare, out.dtype(), square, args.out);
+    }
+    RunFloat(LoopsOf(UnaryRow::kSquare).gradient, square, out);
     return absl::OkStatus();
   }
-  const ElementwiseInput in[] = {
-      {args.in[0]}, {args.in[1]}, {nullptr, args.As<ScalarAttrs>().value}};
-  RunFloat(LoopsOf(kRow), in, args.out[0]);
-  return absl::OkStatus();
+  return Run(kRow, {{args.in[0]}, {args.in[1]}, {nullptr, value}}, out);
 }
 template <BinaryGradRow kRow>  // inputs dy, b
 absl::Status GradientReverseScalarKernel(const KernelArgs& args) {
-  const ElementwiseInput in[] = {
-      {args.in[0]}, {nullptr, args.As<ScalarAttrs>().value}, {args.in[1]}};
-  RunFloat(LoopsOf(kRow), in, args.out[0]);
-  return absl::OkStatus();
+  return Run(kRow, {{args.in[0]}, {nullptr, args.As<ScalarAttrs>().value}, {args.in[1]}},
+             args.out[0]);
 }
 
 // ---- The fused gradients.
 
-#define TALLY_BINARY_GRAD(function, name_, f, other, transcendental) \
-  const OpDef k##function = {                                        \
-      .name = name_,                                                 \
-      .infer = InferGradient<3>,                                     \
-      .cost = Price<other, transcendental>,                          \
-      .kernel = {.cpu = GradientKernel<BinaryGradRow::k##function>}, \
+#define TALLY_BINARY_GRAD(function, name_, f, other, transcendental)  \
+  const OpDef k##function = {                                         \
+      .name = name_,                                                  \
+      .infer = InferGradient<3>,                                      \
+      .cost = Price<other, transcendental>,                           \
+      .kernel = {.cpu = GradientKernel<BinaryGradRow::k##function>,   \
+                 .cuda = GradientKernel<BinaryGradRow::k##function>}, \
   };
 #include "tally/ops/binary_rows.inc"
 
 // The same with a number for b: inputs dy and a.
-#define TALLY_SCALAR_GRAD(function, name_, row, kernel_) \
-  const OpDef k##function = {                            \
-      .name = name_,                                     \
-      .attrs = ScalarAttrs::Fields,                      \
-      .infer = InferGradient<2>,                         \
-      .cost = CostOf<BinaryGradRow::row>,                \
-      .kernel = {.cpu = kernel_<BinaryGradRow::row>},    \
+#define TALLY_SCALAR_GRAD(function, name_, row, kernel_)                                   \
+  const OpDef k##function = {                                                              \
+      .name = name_,                                                                       \
+      .attrs = ScalarAttrs::Fields,                                                        \
+      .infer = InferGradient<2>,                                                           \
+      .cost = CostOf<BinaryGradRow::row>,                                                  \
+      .kernel = {.cpu = kernel_<BinaryGradRow::row>, .cuda = kernel_<BinaryGradRow::row>}, \
   };
 template <BinaryGradRow kRow>
 Cost CostOf(const OpCall& call) {
@@ -317,7 +333,8 @@ constexpr Rules kMinimumRules = {{.of = {0}, .reads = In(0) | In(1), .fn = Minim
       .name = name_,                                                    \
       .infer = InferBinary<Want##dtypes>,                               \
       .cost = Price<other, transcendental>,                             \
-      .kernel = {.cpu = BinaryKernel<BinaryRow::k##function>},          \
+      .kernel = {.cpu = BinaryKernel<BinaryRow::k##function>,           \
+                 .cuda = BinaryKernel<BinaryRow::k##function>},         \
       .grads = {k##function##Rules.a, k##function##Rules.b},            \
   };                                                                    \
   const OpDef k##function##Scalar = {                                   \
@@ -325,24 +342,27 @@ constexpr Rules kMinimumRules = {{.of = {0}, .reads = In(0) | In(1), .fn = Minim
       .attrs = ScalarAttrs::Fields,                                     \
       .infer = InferScalar<Want##dtypes>,                               \
       .cost = Price<other, transcendental>,                             \
-      .kernel = {.cpu = ScalarKernel<BinaryRow::k##function>},          \
+      .kernel = {.cpu = ScalarKernel<BinaryRow::k##function>,           \
+                 .cuda = ScalarKernel<BinaryRow::k##function>},         \
       .grads = {k##function##Rules.scalar},                             \
   };
-#define TALLY_COMPARE(function, name_, f)                              \
-  const OpDef k##function = {                                          \
-      .name = name_,                                                   \
-      .infer = InferCompare,                                           \
-      .cost = Price<1, 0>,                                             \
-      .kernel = {.cpu = CompareKernel<CompareRow::k##function>},       \
-      .no_gradient = {0, 1},                                           \
-  };                                                                   \
-  const OpDef k##function##Scalar = {                                  \
-      .name = name_ "_scalar",                                         \
-      .attrs = ScalarAttrs::Fields,                                    \
-      .infer = InferCompareScalar,                                     \
-      .cost = Price<1, 0>,                                             \
-      .kernel = {.cpu = CompareScalarKernel<CompareRow::k##function>}, \
-      .no_gradient = {0},                                              \
+#define TALLY_COMPARE(function, name_, f)                               \
+  const OpDef k##function = {                                           \
+      .name = name_,                                                    \
+      .infer = InferCompare,                                            \
+      .cost = Price<1, 0>,                                              \
+      .kernel = {.cpu = CompareKernel<CompareRow::k##function>,         \
+                 .cuda = CompareKernel<CompareRow::k##function>},       \
+      .no_gradient = {0, 1},                                            \
+  };                                                                    \
+  const OpDef k##function##Scalar = {                                   \
+      .name = name_ "_scalar",                                          \
+      .attrs = ScalarAttrs::Fields,                                     \
+      .infer = InferCompareScalar,                                      \
+      .cost = Price<1, 0>,                                              \
+      .kernel = {.cpu = CompareScalarKernel<CompareRow::k##function>,   \
+                 .cuda = CompareScalarKernel<CompareRow::k##function>}, \
+      .no_gradient = {0},                                               \
   };
 #include "tally/ops/binary_rows.inc"
 
@@ -351,7 +371,8 @@ const OpDef kRSubScalar = {
     .attrs = ScalarAttrs::Fields,
     .infer = InferScalar<WantNumber>,
     .cost = Price<1, 0>,
-    .kernel = {.cpu = ReverseScalarKernel<BinaryRow::kSub>},
+    .kernel = {.cpu = ReverseScalarKernel<BinaryRow::kSub>,
+               .cuda = ReverseScalarKernel<BinaryRow::kSub>},
     .grads = {{.of = {0}, .fn = NegateDy}},
 };
 const OpDef kRDivScalar = {
@@ -359,7 +380,8 @@ const OpDef kRDivScalar = {
     .attrs = ScalarAttrs::Fields,
     .infer = InferScalar<WantFloat>,
     .cost = Price<1, 0>,
-    .kernel = {.cpu = ReverseScalarKernel<BinaryRow::kDiv>},
+    .kernel = {.cpu = ReverseScalarKernel<BinaryRow::kDiv>,
+               .cuda = ReverseScalarKernel<BinaryRow::kDiv>},
     .grads = {{.of = {0}, .reads = In(0), .fn = RDivRule}},
 };
 

@@ -3,25 +3,9 @@
 #define TALLY_OPS_BINARY_LOOPS_H_
 
 #include "tally/ops/elementwise.h"
+#include "tally/ops/elementwise_rows.h"
 
 namespace tally::internal {
-
-#define TALLY_ENUMERATOR(function, ...) k##function,
-
-enum class BinaryRow {
-#define TALLY_BINARY TALLY_ENUMERATOR
-#include "tally/ops/binary_rows.inc"
-};
-enum class CompareRow {
-#define TALLY_COMPARE TALLY_ENUMERATOR
-#include "tally/ops/binary_rows.inc"
-};
-enum class BinaryGradRow {
-#define TALLY_BINARY_GRAD TALLY_ENUMERATOR
-#include "tally/ops/binary_rows.inc"
-};
-
-#undef TALLY_ENUMERATOR
 
 struct BinaryLoops {
   FloatLoops floats;

@@ -4,6 +4,7 @@
 #include "tally/ops/binary.h"
 #include "tally/ops/checks.h"
 #include "tally/ops/elementwise_checks.h"
+#include "tally/ops/elementwise_launch.h"
 #include "tally/ops/gated_loops.h"
 #include "tally/ops/row_constants.h"
 #include "tally/ops/unary.h"
@@ -51,35 +52,46 @@ absl::Status GradientKernel(const KernelArgs& k) {
   return absl::OkStatus();
 }
 
+template <GatedRow kRow>
+absl::Status GpuKernel(const KernelArgs& k) {
+  return RunOnGpu(LaunchGated, kRow, k.in[0]->dtype(), {{k.in[0]}, {k.in[1]}}, k.out);
+}
+template <GatedRow kRow>
+absl::Status GpuGradientKernel(const KernelArgs& k) {
+  return RunOnGpu(LaunchGatedGrad, kRow, k.in[0]->dtype(), {{k.in[0]}, {k.in[1]}, {k.in[2]}},
+                  k.out);
+}
+
 // The activation and its derivative in ops, for gradients of gradients.
 #define TALLY_GATED(function, name_, f, other, transcendental, grad, grad_other, \
                     grad_transcendental, composite)                              \
   void function##Composite(const Tensor& a, Tensor& act, Tensor& slope) composite
 #include "tally/ops/gated_rows.inc"
 
-#define TALLY_GATED(function, name_, f, other, transcendental, grad, grad_other,   \
-                    grad_transcendental, composite)                                \
-  const OpDef k##function##Grad = {                                                \
-      .name = name_ "_grad",                                                       \
-      .infer = InferGradient,                                                      \
-      .cost = Price<grad_other, grad_transcendental>,                              \
-      .kernel = {.cpu = GradientKernel<GatedRow::k##function>},                    \
-      .strided = {0, 1, 2},                                                        \
-  };                                                                               \
-  Tensors function##Rule(const GradArgs& g) {                                      \
-    const Tensor &gate = g.in(0), &up = g.in(1);                                   \
-    if (!g.create_graph()) return ApplyAll(k##function##Grad, {g.dy(), gate, up}); \
-    Tensor act, slope;                                                             \
-    function##Composite(gate, act, slope);                                         \
-    return {Mul(Mul(g.dy(), up), slope), Mul(g.dy(), act)};                        \
-  }                                                                                \
-  const OpDef k##function = {                                                      \
-      .name = name_,                                                               \
-      .infer = InferGated,                                                         \
-      .cost = Price<other, transcendental>,                                        \
-      .kernel = {.cpu = Kernel<GatedRow::k##function>},                            \
-      .strided = {0, 1},                                                           \
-      .grads = {{.of = {0, 1}, .reads = In(0) | In(1), .fn = function##Rule}},     \
+#define TALLY_GATED(function, name_, f, other, transcendental, grad, grad_other,                  \
+                    grad_transcendental, composite)                                               \
+  const OpDef k##function##Grad = {                                                               \
+      .name = name_ "_grad",                                                                      \
+      .infer = InferGradient,                                                                     \
+      .cost = Price<grad_other, grad_transcendental>,                                             \
+      .kernel = {.cpu = GradientKernel<GatedRow::k##function>,                                    \
+                 .cuda = GpuGradientKernel<GatedRow::k##function>},                               \
+      .strided = {0, 1, 2},                                                                       \
+  };                                                                                              \
+  Tensors function##Rule(const GradArgs& g) {                                                     \
+    const Tensor &gate = g.in(0), &up = g.in(1);                                                  \
+    if (!g.create_graph()) return ApplyAll(k##function##Grad, {g.dy(), gate, up});                \
+    Tensor act, slope;                                                                            \
+    function##Composite(gate, act, slope);                                                        \
+    return {Mul(Mul(g.dy(), up), slope), Mul(g.dy(), act)};                                       \
+  }                                                                                               \
+  const OpDef k##function = {                                                                     \
+      .name = name_,                                                                              \
+      .infer = InferGated,                                                                        \
+      .cost = Price<other, transcendental>,                                                       \
+      .kernel = {.cpu = Kernel<GatedRow::k##function>, .cuda = GpuKernel<GatedRow::k##function>}, \
+      .strided = {0, 1},                                                                          \
+      .grads = {{.of = {0, 1}, .reads = In(0) | In(1), .fn = function##Rule}},                    \
   };
 #include "tally/ops/gated_rows.inc"
 

@@ -3,13 +3,9 @@
 #define TALLY_OPS_GATED_LOOPS_H_
 
 #include "tally/ops/elementwise.h"
+#include "tally/ops/elementwise_rows.h"
 
 namespace tally::internal {
-
-enum class GatedRow {
-#define TALLY_GATED(function, ...) k##function,
-#include "tally/ops/gated_rows.inc"
-};
 
 // da and db of n elements, from arrays.
 template <typename T>

@@ -1,11 +1,15 @@
 #include "tally/ops/select.h"
 
+#include <cstring>
+
 #include "tally/ops/apply.h"
 #include "tally/ops/checks.h"
 #include "tally/ops/convert.h"
 #include "tally/ops/elementwise.h"
 #include "tally/ops/elementwise_checks.h"
+#include "tally/ops/elementwise_launch.h"
 #include "tally/ops/select_loops.h"
+#include "tally/tensor/dtype_dispatch.h"
 
 namespace tally {
 
@@ -53,6 +57,19 @@ absl::Status WantMask(const OpCall& call, int i, const char* name, const char* n
       names);
 }
 
+// A null `a` or `b` is `value`, an element of their dtype.
+absl::Status SelectOnGpu(Tensor& out, const Tensor& cond, const Tensor* a, const Tensor* b,
+                         const void* value) {
+  if (out.numel() == 0) return absl::OkStatus();
+  uint64_t bits = 0;
+  if (value != nullptr) std::memcpy(&bits, value, static_cast<size_t>(ItemSize(out.dtype())));
+  return OnGpu(out.device(), [&](const GpuCall& call) {
+    const internal::GpuElementwise e =
+        internal::OverGpu(out.dtype(), {{&cond}, {a}, {b}}, absl::MakeSpan(&out, 1));
+    return internal::LaunchSelect(call, e, bits);
+  });
+}
+
 // ---- where
 
 constexpr char kWhereNames[] = "cond a b";
@@ -72,6 +89,10 @@ absl::Status WhereKernel(const KernelArgs& args) {
   return absl::OkStatus();
 }
 
+absl::Status WhereOnGpu(const KernelArgs& args) {
+  return SelectOnGpu(args.out[0], *args.in[0], args.in[1], args.in[2], nullptr);
+}
+
 // da = cond ? dy : 0,  db = cond ? 0 : dy
 Tensors WhereRuleA(const GradArgs& g) { return {MaskedFill(g.dy(), g.in(0), 0, true)}; }
 Tensors WhereRuleB(const GradArgs& g) { return {MaskedFill(g.dy(), g.in(0), 0)}; }
@@ -80,7 +101,7 @@ const OpDef kWhere = {
     .name = "where",
     .infer = InferWhere,
     .cost = NoCost,
-    .kernel = {.cpu = WhereKernel},
+    .kernel = {.cpu = WhereKernel, .cuda = WhereOnGpu},
     .grads = {{.of = {1}, .reads = In(0), .fn = WhereRuleA},
               {.of = {2}, .reads = In(0), .fn = WhereRuleB}},
     .no_gradient = {0},
@@ -114,6 +135,17 @@ absl::Status MaskedFillKernel(const KernelArgs& args) {
   return absl::OkStatus();
 }
 
+absl::Status MaskedFillOnGpu(const KernelArgs& args) {
+  const MaskedFillAttrs& attrs = args.As<MaskedFillAttrs>();
+  const Tensor& x = *args.in[0];
+  return VisitDType(x.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const T value = internal::Convert<T>(attrs.value);
+    return SelectOnGpu(args.out[0], *args.in[1], attrs.where_false ? &x : nullptr,
+                       attrs.where_false ? nullptr : &x, &value);
+  });
+}
+
 Tensors MaskedFillRule(const GradArgs& g) {
   return {MaskedFill(g.dy(), g.in(1), 0, g.As<MaskedFillAttrs>().where_false)};
 }
@@ -123,7 +155,7 @@ const OpDef kMaskedFill = {
     .attrs = MaskedFillAttrs::Fields,
     .infer = InferMaskedFill,
     .cost = NoCost,
-    .kernel = {.cpu = MaskedFillKernel},
+    .kernel = {.cpu = MaskedFillKernel, .cuda = MaskedFillOnGpu},
     .grads = {{.of = {0}, .reads = In(1), .fn = MaskedFillRule}},
     .no_gradient = {1},
 };

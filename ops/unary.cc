@@ -7,6 +7,7 @@
 #include "tally/ops/checks.h"
 #include "tally/ops/copy.h"
 #include "tally/ops/elementwise_checks.h"
+#include "tally/ops/elementwise_launch.h"
 #include "tally/ops/row_constants.h"
 #include "tally/ops/select.h"
 #include "tally/ops/unary_loops.h"
@@ -52,6 +53,16 @@ absl::Status GradientKernel(const KernelArgs& args) {
   return absl::OkStatus();
 }
 
+template <UnaryRow kRow>
+absl::Status GpuKernel(const KernelArgs& args) {
+  return RunOnGpu(LaunchUnary, kRow, args.in[0]->dtype(), {{args.in[0]}}, args.out);
+}
+template <UnaryRow kRow>
+absl::Status GpuGradientKernel(const KernelArgs& args) {
+  return RunOnGpu(LaunchUnaryGrad, kRow, args.in[0]->dtype(), {{args.in[0]}, {args.in[1]}},
+                  args.out);
+}
+
 // sign(x), without a gradient: it is 0 wherever it exists.
 Tensor SignOf(const Tensor& x) {
   return Sub(Cast(Greater(x, 0.0), x.dtype()), Cast(Less(x, 0.0), x.dtype()));
@@ -68,34 +79,35 @@ Tensor SignOf(const Tensor& x) {
   Tensor function##Composite(const Tensor& dy, const Tensor& TALLY_RESIDUAL_##residual) composite
 #include "tally/ops/unary_rows.inc"
 
-#define TALLY_UNARY(function, name_, residual, f, other, transcendental, grad, grad_other, \
-                    grad_transcendental, composite)                                        \
-  const OpDef k##function##Grad = {                                                        \
-      .name = name_ "_grad",                                                               \
-      .infer = InferGradient,                                                              \
-      .cost = Price<grad_other, grad_transcendental>,                                      \
-      .kernel = {.cpu = GradientKernel<UnaryRow::k##function>},                            \
-  };                                                                                       \
-  Tensors function##Rule(const GradArgs& g) {                                              \
-    const Tensor& saved = TALLY_READ_##residual;                                           \
-    if (g.create_graph()) return {function##Composite(g.dy(), saved)};                     \
-    return {Apply(k##function##Grad, {g.dy(), saved})};                                    \
-  }                                                                                        \
-  const OpDef k##function = {                                                              \
-      .name = name_,                                                                       \
-      .infer = InferUnary,                                                                 \
-      .cost = Price<other, transcendental>,                                                \
-      .kernel = {.cpu = Kernel<UnaryRow::k##function>},                                    \
-      .grads = {{.of = {0}, .reads = residual(0), .fn = function##Rule}},                  \
+#define TALLY_UNARY(function, name_, residual, f, other, transcendental, grad, grad_other,        \
+                    grad_transcendental, composite)                                               \
+  const OpDef k##function##Grad = {                                                               \
+      .name = name_ "_grad",                                                                      \
+      .infer = InferGradient,                                                                     \
+      .cost = Price<grad_other, grad_transcendental>,                                             \
+      .kernel = {.cpu = GradientKernel<UnaryRow::k##function>,                                    \
+                 .cuda = GpuGradientKernel<UnaryRow::k##function>},                               \
+  };                                                                                              \
+  Tensors function##Rule(const GradArgs& g) {                                                     \
+    const Tensor& saved = TALLY_READ_##residual;                                                  \
+    if (g.create_graph()) return {function##Composite(g.dy(), saved)};                            \
+    return {Apply(k##function##Grad, {g.dy(), saved})};                                           \
+  }                                                                                               \
+  const OpDef k##function = {                                                                     \
+      .name = name_,                                                                              \
+      .infer = InferUnary,                                                                        \
+      .cost = Price<other, transcendental>,                                                       \
+      .kernel = {.cpu = Kernel<UnaryRow::k##function>, .cuda = GpuKernel<UnaryRow::k##function>}, \
+      .grads = {{.of = {0}, .reads = residual(0), .fn = function##Rule}},                         \
   };
-#define TALLY_UNARY_LINEAR(function, name_, f, other)                      \
-  Tensors function##Rule(const GradArgs& g) { return {function(g.dy())}; } \
-  const OpDef k##function = {                                              \
-      .name = name_,                                                       \
-      .infer = InferUnary,                                                 \
-      .cost = Price<other, 0>,                                             \
-      .kernel = {.cpu = Kernel<UnaryRow::k##function>},                    \
-      .grads = {{.of = {0}, .fn = function##Rule}},                        \
+#define TALLY_UNARY_LINEAR(function, name_, f, other)                                             \
+  Tensors function##Rule(const GradArgs& g) { return {function(g.dy())}; }                        \
+  const OpDef k##function = {                                                                     \
+      .name = name_,                                                                              \
+      .infer = InferUnary,                                                                        \
+      .cost = Price<other, 0>,                                                                    \
+      .kernel = {.cpu = Kernel<UnaryRow::k##function>, .cuda = GpuKernel<UnaryRow::k##function>}, \
+      .grads = {{.of = {0}, .fn = function##Rule}},                                               \
   };
 #include "tally/ops/unary_rows.inc"
 

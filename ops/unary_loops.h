@@ -3,14 +3,9 @@
 #define TALLY_OPS_UNARY_LOOPS_H_
 
 #include "tally/ops/elementwise.h"
+#include "tally/ops/elementwise_rows.h"
 
 namespace tally::internal {
-
-enum class UnaryRow {
-#define TALLY_UNARY(function, ...) k##function,
-#define TALLY_UNARY_LINEAR(function, ...) k##function,
-#include "tally/ops/unary_rows.inc"
-};
 
 struct UnaryLoops {
   FloatLoops forward;   // x
