@@ -6,8 +6,11 @@
 #include "tally/ops/apply.h"
 #include "tally/ops/checks.h"
 #include "tally/ops/convert.h"
+#include "tally/ops/copy_launch.h"
 #include "tally/ops/elementwise.h"
 #include "tally/ops/narrow_blocks.h"
+#include "tally/tensor/dtype_dispatch.h"
+#include "tally/tensor/gpu.h"
 
 namespace tally {
 
@@ -205,13 +208,17 @@ absl::Status ContiguousKernel(const KernelArgs& args) {
   return absl::OkStatus();
 }
 
+absl::Status ContiguousOnGpu(const KernelArgs& args) {
+  return internal::CopyOnGpu(args.out[0], *args.in[0]);
+}
+
 Tensors ContiguousRule(const GradArgs& g) { return {g.dy()}; }
 
 const OpDef kContiguous = {
     .name = "contiguous",
     .infer = InferContiguous,
     .cost = NoCost,
-    .kernel = {.cpu = ContiguousKernel},
+    .kernel = {.cpu = ContiguousKernel, .cuda = ContiguousOnGpu},
     .strided = {0},
     .grads = {{.of = {0}, .fn = ContiguousRule}},
 };
@@ -241,6 +248,15 @@ absl::Status CastKernel(const KernelArgs& args) {
   return absl::OkStatus();
 }
 
+absl::Status CastOnGpu(const KernelArgs& args) {
+  const Tensor& x = *args.in[0];
+  const Tensor& y = args.out[0];
+  if (y.numel() == 0) return absl::OkStatus();
+  return OnGpu(y.device(), [&](const GpuCall& call) {
+    return internal::LaunchCast(call, x.dtype(), y.dtype(), x.raw(), y.raw(), y.numel());
+  });
+}
+
 Tensors CastRule(const GradArgs& g) {
   const DType from = g.in_spec(0).dtype;
   if (!IsFloat(from) || !IsFloat(g.out_spec().dtype)) return {Tensor()};
@@ -252,7 +268,7 @@ const OpDef kCast = {
     .attrs = CastAttrs::Fields,
     .infer = InferCast,
     .cost = NoCost,
-    .kernel = {.cpu = CastKernel},
+    .kernel = {.cpu = CastKernel, .cuda = CastOnGpu},
     .grads = {{.of = {0}, .fn = CastRule}},
 };
 
@@ -273,12 +289,16 @@ absl::Status FillKernel(const KernelArgs& args) {
   return absl::OkStatus();
 }
 
+absl::Status FillKernelOnGpu(const KernelArgs& args) {
+  return internal::FillOnGpu(args.out[0], args.As<FillAttrs>().value);
+}
+
 const OpDef kFill = {
     .name = "fill",
     .attrs = FillAttrs::Fields,
     .infer = InferFill,
     .cost = NoCost,
-    .kernel = {.cpu = FillKernel},
+    .kernel = {.cpu = FillKernel, .cuda = FillKernelOnGpu},
 };
 
 }  // namespace

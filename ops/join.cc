@@ -9,6 +9,7 @@
 #include "tally/ops/apply.h"
 #include "tally/ops/checks.h"
 #include "tally/ops/copy.h"
+#include "tally/ops/copy_launch.h"
 #include "tally/ops/defined.h"
 #include "tally/ops/view.h"
 
@@ -55,16 +56,22 @@ absl::Status InferCat(const OpCall& call, Specs& out) {
   return SetShape(call, dims, out);
 }
 
-// Each input into its part of the output, whatever its strides: views of heads need no copy first.
-void CopyParts(const KernelArgs& k, int axis) {
+// copy(part of the output, input) for each input, whatever its strides: views of heads need no copy
+// first.
+template <typename Copy>
+absl::Status CopyParts(const KernelArgs& k, const Copy& copy) {
   const Tensor& y = k.out[0];
+  const int axis = FromFront(k.As<CatAttrs>().axis, y.rank());
   const Strides strides = RowMajorStrides(y.shape());
   int64_t offset = y.offset();
   for (const Tensor* x : k.in) {
-    if (x->numel() > 0) internal::CopyElements(y.Alias(x->spec(), strides, offset), *x);
+    if (x->numel() > 0) TALLY_RETURN_IF_ERROR(copy(y.Alias(x->spec(), strides, offset), *x));
     offset += x->dim(axis) * strides[axis];
   }
+  return absl::OkStatus();
 }
+
+absl::Status CatOnGpu(const KernelArgs& k) { return CopyParts(k, internal::CopyOnGpu); }
 
 // The output is [outer, bytes of one index of the axes up to `axis`]; each input fills a band of
 // columns.
@@ -73,8 +80,10 @@ absl::Status KernelCat(const KernelArgs& k) {
   const int axis = FromFront(k.As<CatAttrs>().axis, y.rank());
   for (const Tensor* x : k.in) {
     if (x->contiguous()) continue;
-    CopyParts(k, axis);
-    return absl::OkStatus();
+    return CopyParts(k, [](const Tensor& part, const Tensor& in) {
+      internal::CopyElements(part, in);
+      return absl::OkStatus();
+    });
   }
   int64_t outer = 1, inner = ItemSize(y.dtype());
   for (int i = 0; i < axis; ++i) outer *= y.dim(i);
@@ -113,7 +122,7 @@ constexpr OpDef kCat = {
     .attrs = CatAttrs::Fields,
     .infer = InferCat,
     .cost = NoFlops,
-    .kernel = {.cpu = KernelCat},
+    .kernel = {.cpu = KernelCat, .cuda = CatOnGpu},
     .strided = OperandSet::Every(),
     .grads = {{.of = OperandSet::Every(), .fn = GradCat}},
 };

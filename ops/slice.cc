@@ -6,7 +6,9 @@
 #include "tally/ops/apply.h"
 #include "tally/ops/checks.h"
 #include "tally/ops/defined.h"
+#include "tally/ops/slice_gpu.h"
 #include "tally/ops/view.h"
+#include "tally/tensor/gpu.h"
 
 namespace tally {
 
@@ -185,6 +187,24 @@ absl::Status KernelSliceGrad(const KernelArgs& k) {
   return absl::OkStatus();
 }
 
+absl::Status SliceGradOnGpu(const KernelArgs& k) {
+  const auto& attrs = k.As<SliceGradAttrs>();
+  const Tensor &dy = *k.in[0], &y = k.out[0];
+  if (y.numel() == 0) return absl::OkStatus();
+  const int axis = FromFront(attrs.axis, dy.rank());
+  const Range range = Clamp(attrs);
+  internal::GpuPlacing p{.item = ItemSize(y.dtype()),
+                         .dim = attrs.dim,
+                         .begin = range.begin,
+                         .count = range.count(),
+                         .step = range.step,
+                         .x = dy.raw(),
+                         .y = y.raw()};
+  for (int i = 0; i < axis; ++i) p.outer *= y.dim(i);
+  for (int i = axis + 1; i < y.rank(); ++i) p.inner *= y.dim(i);
+  return OnGpu(y.device(), [&](const GpuCall& call) { return internal::LaunchPlacing(call, p); });
+}
+
 Cost NoFlops(const OpCall&) { return {}; }
 
 Tensors GradSliceGrad(const GradArgs& g) {
@@ -197,7 +217,7 @@ constexpr OpDef kSliceGrad = {
     .attrs = SliceGradAttrs::Fields,
     .infer = InferSliceGrad,
     .cost = NoFlops,
-    .kernel = {.cpu = KernelSliceGrad},
+    .kernel = {.cpu = KernelSliceGrad, .cuda = SliceGradOnGpu},
     .grads = {{.of = {0}, .fn = GradSliceGrad}},
 };
 

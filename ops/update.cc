@@ -4,7 +4,9 @@
 #include "tally/ops/binary_loops.h"
 #include "tally/ops/checks.h"
 #include "tally/ops/copy.h"
+#include "tally/ops/copy_launch.h"
 #include "tally/ops/elementwise_checks.h"
+#include "tally/ops/elementwise_launch.h"
 
 namespace tally {
 
@@ -38,12 +40,24 @@ absl::Status AddKernel(const KernelArgs& args) {
   return absl::OkStatus();
 }
 
+absl::Status AddOnGpu(const KernelArgs& args) {
+  const Tensor& acc = args.out[0];
+  if (acc.contiguous()) {
+    return internal::RunOnGpu(internal::LaunchBinary, internal::BinaryRow::kAdd, acc.dtype(),
+                              {{args.in[0]}, {args.in[1]}}, args.out);
+  }
+  if (acc.numel() == 0) return absl::OkStatus();
+  return OnGpu(acc.device(), [&](const GpuCall& call) {
+    return internal::LaunchAddTo(call, internal::PairOf(acc, args.in[1]), acc.dtype());
+  });
+}
+
 const OpDef kAddInPlace = {
     .name = "add_",
     .kind = OpKind::kUpdate,
     .infer = InferAdd,
     .cost = OnePerElement,
-    .kernel = {.cpu = AddKernel},
+    .kernel = {.cpu = AddKernel, .cuda = AddOnGpu},
     .strided = {0, 1},
     .writes = {0},
 };
@@ -61,13 +75,26 @@ absl::Status ScaleKernel(const KernelArgs& args) {
   return absl::OkStatus();
 }
 
+absl::Status ScaleOnGpu(const KernelArgs& args) {
+  const Tensor& x = args.out[0];
+  const double value = args.As<ValueAttrs>().value;
+  if (x.contiguous()) {
+    return internal::RunOnGpu(internal::LaunchBinary, internal::BinaryRow::kMul, x.dtype(),
+                              {{args.in[0]}, {nullptr, value}}, args.out);
+  }
+  if (x.numel() == 0) return absl::OkStatus();
+  return OnGpu(x.device(), [&](const GpuCall& call) {
+    return internal::LaunchScale(call, internal::PairOf(x, nullptr), x.dtype(), value);
+  });
+}
+
 const OpDef kScaleInPlace = {
     .name = "scale_",
     .kind = OpKind::kUpdate,
     .attrs = ValueAttrs::Fields,
     .infer = InferScale,
     .cost = OnePerElement,
-    .kernel = {.cpu = ScaleKernel},
+    .kernel = {.cpu = ScaleKernel, .cuda = ScaleOnGpu},
     .strided = {0},
     .writes = {0},
 };
@@ -81,13 +108,17 @@ absl::Status FillKernel(const KernelArgs& args) {
   return absl::OkStatus();
 }
 
+absl::Status FillKernelOnGpu(const KernelArgs& args) {
+  return internal::FillOnGpu(args.out[0], args.As<ValueAttrs>().value);
+}
+
 const OpDef kFillInPlace = {
     .name = "fill_",
     .kind = OpKind::kUpdate,
     .attrs = ValueAttrs::Fields,
     .infer = InferFill,
     .cost = NoCost,
-    .kernel = {.cpu = FillKernel},
+    .kernel = {.cpu = FillKernel, .cuda = FillKernelOnGpu},
     .strided = {0},
     .writes = {0},
     .overwrites = {0},
@@ -102,12 +133,16 @@ absl::Status CopyKernel(const KernelArgs& args) {
   return absl::OkStatus();
 }
 
+absl::Status CopyKernelOnGpu(const KernelArgs& args) {
+  return internal::CopyOnGpu(args.out[0], *args.in[1]);
+}
+
 const OpDef kCopyInPlace = {
     .name = "copy_",
     .kind = OpKind::kUpdate,
     .infer = InferCopy,
     .cost = NoCost,
-    .kernel = {.cpu = CopyKernel},
+    .kernel = {.cpu = CopyKernel, .cuda = CopyKernelOnGpu},
     .strided = {0, 1},
     .writes = {0},
     .overwrites = {0},
