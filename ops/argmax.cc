@@ -3,9 +3,11 @@
 
 #include "tally/ops/apply.h"
 #include "tally/ops/checks.h"
+#include "tally/ops/lines_gpu.h"
 #include "tally/ops/reduce.h"
 #include "tally/ops/reduce_axes.h"
 #include "tally/ops/rows.h"
+#include "tally/tensor/gpu.h"
 
 namespace tally {
 
@@ -59,6 +61,12 @@ absl::Status RunArgMax(const KernelArgs& k) {
   for (int a = 0; a < axis; ++a) outer *= x.dim(a);
   for (int a = axis + 1; a < x.rank(); ++a) inner *= x.dim(a);
   const int64_t n = x.dim(axis);
+  if (x.device().kind != DeviceKind::kCpu) {
+    const GpuLines lines{.dtype = x.dtype(), .outer = outer, .n = n, .inner = inner};
+    return OnGpu(x.device(), [&](const GpuCall& call) {
+      return LaunchArgMax(call, lines, x.raw(), k.out[0].raw());
+    });
+  }
   int64_t* out = k.Out<int64_t>(0);
   VisitFloat(x.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
@@ -77,7 +85,7 @@ constinit const OpDef kArgMax = {
     .attrs = ArgMaxAttrs::Fields,
     .infer = InferArgMax,
     .cost = PriceArgMax,
-    .kernel = {.cpu = RunArgMax},
+    .kernel = {.cpu = RunArgMax, .cuda = RunArgMax},
     .no_gradient = {0},
 };
 

@@ -5,7 +5,9 @@
 
 #include "tally/ops/apply.h"
 #include "tally/ops/checks.h"
+#include "tally/ops/lines_gpu.h"
 #include "tally/ops/rows.h"
+#include "tally/tensor/gpu.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "tally/ops/cumsum.cc"
@@ -169,6 +171,13 @@ absl::Status Run(const KernelArgs& k) {
   for (int i = axis + 1; i < x.rank(); ++i) lines.inner *= x.dim(i);
   const void* const from = x.raw();
   void* const to = k.out[0].raw();
+  if (x.device().kind != DeviceKind::kCpu) {
+    const GpuLines l{
+        .dtype = lines.dtype, .outer = lines.outer, .n = lines.n, .inner = lines.inner};
+    return OnGpu(x.device(), [&](const GpuCall& call) {
+      return LaunchCumsum(call, l, lines.reverse, from, to);
+    });
+  }
   ForRows(lines.tasks(), lines.work(), [&](int64_t begin, int64_t end) {
     HWY_DYNAMIC_DISPATCH(CumsumTasks)(lines, from, to, begin, end);
   });
@@ -187,7 +196,7 @@ constinit const OpDef kCumsum = {
     .attrs = CumsumAttrs::Fields,
     .infer = Infer,
     .cost = Price,
-    .kernel = {.cpu = Run},
+    .kernel = {.cpu = Run, .cuda = Run},
     .grads = {{.of = {0}, .reads = kNothing, .fn = Grad}},
 };
 

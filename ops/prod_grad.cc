@@ -11,10 +11,12 @@
 #include "tally/ops/checks.h"
 #include "tally/ops/copy.h"
 #include "tally/ops/join.h"
+#include "tally/ops/lines_gpu.h"
 #include "tally/ops/reduce.h"
 #include "tally/ops/reduce_axes.h"
 #include "tally/ops/rows.h"
 #include "tally/ops/view.h"
+#include "tally/tensor/gpu.h"
 
 namespace tally {
 
@@ -88,6 +90,14 @@ absl::Status Run(const KernelArgs& k) {
   int64_t inner = 1;
   for (int a = axis + 1; a < x.rank(); ++a) inner *= x.dim(a);
   const int64_t outer = x.numel() / n / inner, tiles = (inner + kTile - 1) / kTile;
+  if (x.device().kind != DeviceKind::kCpu) {
+    const GpuLines lines{.dtype = x.dtype(), .outer = outer, .n = n, .inner = inner};
+    void* const dx = k.out[0].raw();
+    return OnGpu(x.device(), [&](const GpuCall& call) {
+      return LaunchProdGrad(call, lines, x.raw(), k.in[1]->raw(),
+                            k.scratch == nullptr ? dx : k.scratch, dx);
+    });
+  }
   VisitFloat(x.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     using C = ComputeType<T>;
@@ -188,7 +198,7 @@ constinit const OpDef kProdGrad = {
     .infer = Infer,
     .cost = Price,
     .scratch = Scratch,
-    .kernel = {.cpu = Run},
+    .kernel = {.cpu = Run, .cuda = Run},
 };
 
 }  // namespace tally

@@ -13,6 +13,7 @@
 #include "tally/ops/reduce_plan.h"
 #include "tally/ops/rows.h"
 #include "tally/ops/view.h"
+#include "tally/tensor/gpu.h"
 
 namespace tally {
 
@@ -71,6 +72,13 @@ absl::Status RunFold(const KernelArgs& k, FoldKind kind, bool divide) {
   const uint32_t mask = AxisMask(k.As<ReduceAttrs>().axes, x.rank());
   const FoldPlan plan = PlanFold(x.shape(), mask);
   if (plan.empty()) return absl::OkStatus();
+  if (x.device().kind != DeviceKind::kCpu) {
+    const double divisor = divide ? static_cast<double>(CountOf(x.shape(), mask)) : 1;
+    return OnGpu(x.device(), [&](const GpuCall& call) {
+      return FoldOnGpu(call, kind, x.dtype(), plan, x.raw(), x.dtype(), k.out[0].raw(), k.scratch,
+                       divisor);
+    });
+  }
   const void* result = FoldAll(kind, x.dtype(), plan, x.raw(), k.out[0].raw(), k.scratch);
   Finish(x.dtype(), result, k.out[0], divide, CountOf(x.shape(), mask));
   return absl::OkStatus();
@@ -116,7 +124,7 @@ constinit const OpDef kSum = {
     .infer = InferReduce,
     .cost = PriceReduce,
     .scratch = ReduceScratch,
-    .kernel = {.cpu = RunSum},
+    .kernel = {.cpu = RunSum, .cuda = RunSum},
     .grads = {{.of = {0}, .reads = kNothing, .fn = GradSum}},
 };
 
@@ -126,7 +134,7 @@ constinit const OpDef kMean = {
     .infer = InferReduce,
     .cost = PriceMean,
     .scratch = ReduceScratch,
-    .kernel = {.cpu = RunMean},
+    .kernel = {.cpu = RunMean, .cuda = RunMean},
     .grads = {{.of = {0}, .reads = kNothing, .fn = GradMean}},
 };
 
@@ -136,7 +144,7 @@ constinit const OpDef kMax = {
     .infer = InferExtreme,
     .cost = PriceReduce,
     .scratch = ReduceScratch,
-    .kernel = {.cpu = RunMax},
+    .kernel = {.cpu = RunMax, .cuda = RunMax},
     .grads = {{.of = {0}, .reads = In(0) | Out(0), .fn = GradExtreme}},
 };
 
@@ -146,7 +154,7 @@ constinit const OpDef kMin = {
     .infer = InferExtreme,
     .cost = PriceReduce,
     .scratch = ReduceScratch,
-    .kernel = {.cpu = RunMin},
+    .kernel = {.cpu = RunMin, .cuda = RunMin},
     .grads = {{.of = {0}, .reads = In(0) | Out(0), .fn = GradExtreme}},
 };
 
@@ -156,7 +164,7 @@ constinit const OpDef kProd = {
     .infer = InferReduce,
     .cost = PriceReduce,
     .scratch = ReduceScratch,
-    .kernel = {.cpu = RunProd},
+    .kernel = {.cpu = RunProd, .cuda = RunProd},
     .grads = {{.of = {0}, .reads = In(0), .fn = GradProd}},
 };
 

@@ -244,5 +244,20 @@ void* FoldAll(FoldKind kind, DType dtype, const FoldPlan& plan, const void* x, v
   return result;
 }
 
+GpuError FoldOnGpu(const GpuCall& call, FoldKind kind, DType dtype, const FoldPlan& plan,
+                   const void* x, DType to, void* out, void* scratch, double divisor) {
+  const DType compute = ComputeDType(dtype);
+  char* free = static_cast<char*>(scratch);
+  for (size_t i = 0; i < plan.size(); ++i) {
+    const DType from = i == 0 ? dtype : compute;
+    if (i + 1 == plan.size()) return LaunchFold(call, kind, plan[i], from, x, to, out, divisor);
+    const GpuError error = LaunchFold(call, kind, plan[i], from, x, compute, free, 1);
+    if (error != 0) return error;
+    x = free;
+    free += plan[i].numel_out() * ItemSize(compute);
+  }
+  return 0;
+}
+
 }  // namespace tally
 #endif  // HWY_ONCE

@@ -6,24 +6,11 @@
 #include <cstdint>
 
 #include "absl/container/inlined_vector.h"
-#include "tally/tensor/dtype.h"
+#include "tally/ops/fold_step.h"
+#include "tally/tensor/element.h"
 #include "tally/tensor/shape.h"
 
 namespace tally {
-
-enum class FoldKind : uint8_t { kSum, kMax, kMin, kProd };
-
-// One step: [outer, n, inner] -> [outer, blocks, inner]. Each block of the middle axis is folded
-// by itself, `block` elements long; the next step folds the blocks.
-struct FoldStep {
-  int64_t outer = 1;
-  int64_t n = 1;
-  int64_t inner = 1;
-  int64_t block = 1;
-  int64_t blocks = 1;
-
-  int64_t numel_out() const { return outer * blocks * inner; }
-};
 
 using FoldPlan = absl::InlinedVector<FoldStep, 4>;
 
@@ -43,6 +30,11 @@ int64_t FoldScratch(DType dtype, const FoldPlan& plan);
 // lies in `out` when `dtype` is its own compute type, else in `scratch`.
 void* FoldAll(FoldKind kind, DType dtype, const FoldPlan& plan, const void* x, void* out,
               void* scratch);
+
+// The same on a GPU: from x of `dtype` to `out` of dtype `to` (`dtype`, or what it computes in),
+// divided by `divisor` and rounded once.
+GpuError FoldOnGpu(const GpuCall& call, FoldKind kind, DType dtype, const FoldPlan& plan,
+                   const void* x, DType to, void* out, void* scratch, double divisor = 1);
 
 }  // namespace tally
 

@@ -8,7 +8,9 @@
 #include "tally/ops/apply.h"
 #include "tally/ops/axis_index.h"
 #include "tally/ops/checks.h"
+#include "tally/ops/lines_gpu.h"
 #include "tally/ops/rows.h"
+#include "tally/tensor/gpu.h"
 
 namespace tally {
 
@@ -93,6 +95,13 @@ void TopOfRow(const T* x, int64_t n, int64_t k, T* values, int64_t* best) {
 absl::Status Run(const KernelArgs& args) {
   const int64_t k = args.As<TopKAttrs>().k, n = args.in[0]->dim(-1);
   if (k == 0) return absl::OkStatus();
+  const Tensor& x = *args.in[0];
+  if (x.device().kind != DeviceKind::kCpu) {
+    const GpuLines lines{.dtype = x.dtype(), .outer = args.out[0].numel() / k, .n = n};
+    return OnGpu(x.device(), [&](const GpuCall& call) {
+      return LaunchTopK(call, lines, k, x.raw(), args.out[0].raw(), args.out[1].raw());
+    });
+  }
   int64_t* const indices = args.Out<int64_t>(1);
   VisitFloat(args.in[0]->dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
@@ -116,7 +125,7 @@ constinit const OpDef kTopK = {
     .attrs = TopKAttrs::Fields,
     .infer = Infer,
     .cost = Price,
-    .kernel = {.cpu = Run},
+    .kernel = {.cpu = Run, .cuda = Run},
     .grads = {{.of = {0}, .reads = Out(1), .fn = Grad}},
 };
 

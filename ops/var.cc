@@ -4,9 +4,11 @@
 #include "absl/strings/str_cat.h"
 #include "tally/ops/apply.h"
 #include "tally/ops/binary.h"
+#include "tally/ops/lines_gpu.h"
 #include "tally/ops/reduce.h"
 #include "tally/ops/reduce_axes.h"
 #include "tally/ops/rows.h"
+#include "tally/tensor/gpu.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "tally/ops/var.cc"
@@ -128,11 +130,42 @@ void Pack(const Shape& shape, uint32_t mask, int64_t n, const T* x, T* to) {
   }
 }
 
+// The axes in `mask` with neighbours merged.
+GpuVar::Space SpaceOf(const Shape& x, uint32_t mask) {
+  const Strides strides = RowMajorStrides(x);
+  GpuVar::Space space;
+  for (int a = 0; a < x.rank(); ++a) {
+    if ((mask >> a & 1) == 0 || x[a] == 1) continue;
+    const int last = space.rank - 1;
+    if (last >= 0 && space.strides[last] == x[a] * strides[a]) {
+      space.dims[last] *= x[a];
+      space.strides[last] = strides[a];
+      continue;
+    }
+    space.dims[space.rank] = x[a];
+    space.strides[space.rank++] = strides[a];
+  }
+  return space;
+}
+
 absl::Status RunVar(const KernelArgs& k) {
   const Tensor& x = *k.in[0];
   const auto& a = k.As<VarAttrs>();
   const uint32_t mask = MaskOf(a, x.spec());
   const int64_t n = CountOf(x.shape(), mask);
+  const int64_t divisor = std::max<int64_t>(n - a.correction, 0);
+  if (x.device().kind != DeviceKind::kCpu) {
+    static_assert(GpuVar::kMaxAxes == kMaxRank);
+    const GpuVar var{.dtype = x.dtype(),
+                     .outputs = k.out[0].numel(),
+                     .n = n,
+                     .divisor = divisor,
+                     .kept = SpaceOf(x.shape(), ~mask),
+                     .reduced = SpaceOf(x.shape(), mask)};
+    return OnGpu(x.device(), [&](const GpuCall& call) {
+      return LaunchVar(call, var, x.raw(), k.out[0].raw());
+    });
+  }
   const void* rows = x.raw();
   if (x.numel() > 0 && !RowsLieTogether(x.shape(), mask)) {
     VisitFloat(x.dtype(), [&](auto tag) {
@@ -144,7 +177,7 @@ absl::Status RunVar(const KernelArgs& k) {
   void* out = k.out[0].raw();
   ForRows(k.out[0].numel(), n, [&](int64_t begin, int64_t end) {
     HWY_DYNAMIC_DISPATCH(VarRows)
-    (x.dtype(), rows, begin, end, n, std::max<int64_t>(n - a.correction, 0), out);
+    (x.dtype(), rows, begin, end, n, divisor, out);
   });
   return absl::OkStatus();
 }
@@ -167,7 +200,7 @@ constinit const OpDef kVar = {
     .infer = InferVar,
     .cost = PriceVar,
     .scratch = VarScratch,
-    .kernel = {.cpu = RunVar},
+    .kernel = {.cpu = RunVar, .cuda = RunVar},
     .grads = {{.of = {0}, .reads = In(0), .fn = GradVar}},
 };
 
