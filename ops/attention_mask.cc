@@ -21,17 +21,7 @@ bool Binds(const AttentionMask& mask, Block b) { return mask.window > 0 && mask.
 
 // Within one block, with keys counted from its first.
 KeyRange RangeIn(const AttentionMask& mask, Block b, int64_t query) {
-  const int64_t position = query + b.keys - b.queries, window = WindowOf(mask, b);
-  const auto clamp = [&](int64_t key) { return std::clamp<int64_t>(key, 0, b.keys); };
-  KeyRange range{0, b.keys};
-  if (window > 0) range.begin = clamp(position - window + 1);
-  if (mask.causal) {
-    range.end = clamp(position + 1);
-  } else if (window > 0) {
-    range.end = clamp(position + window);
-  }
-  range.begin = std::min(range.begin, range.end);
-  return range;
+  return KeysInDocument(mask.causal, mask.window, b.queries, b.keys, query);
 }
 
 // Sum of clamp(x, 0, most) over x in [first, first + count).

@@ -21,6 +21,7 @@
 
 #include "tally/ops/attrs.h"
 #include "tally/ops/cost.h"
+#include "tally/ops/key_range.h"
 
 namespace tally {
 
@@ -30,12 +31,6 @@ struct AttentionMask {
   Lengths documents;   // empty: one document
 
   bool hides() const { return causal || window > 0 || !documents.empty(); }
-};
-
-// Keys [begin, end); empty is begin = end.
-struct KeyRange {
-  int64_t begin = 0;
-  int64_t end = 0;
 };
 
 // What is wrong with the mask for so many queries and keys, in words that end with the way out; ""

@@ -5,12 +5,14 @@
 #include "tally/ops/binary.h"
 #include "tally/ops/checks.h"
 #include "tally/ops/copy.h"
+#include "tally/ops/cross_entropy_gpu.h"
 #include "tally/ops/cross_entropy_rows.h"
 #include "tally/ops/reduce.h"
 #include "tally/ops/reduce_axes.h"
 #include "tally/ops/rows.h"
 #include "tally/ops/softmax.h"
 #include "tally/ops/view.h"
+#include "tally/tensor/gpu.h"
 
 namespace tally {
 namespace {
@@ -151,8 +153,17 @@ int64_t CountRows(const CrossEntropyRows& rows) {
   return count;
 }
 
+bool OnCpu(const KernelArgs& k) { return k.out[0].device().kind == DeviceKind::kCpu; }
+
 absl::Status RunCrossEntropy(const KernelArgs& k) {
   const CrossEntropyRows rows = RowsOf(k);
+  if (!OnCpu(k)) {
+    const bool mean = k.As<CrossEntropyAttrs>().reduction == Reduction::kMean;
+    return OnGpu(k.out[0].device(), "cross_entropy", [&](const GpuCall& call) {
+      return LaunchCrossEntropy(call, rows, mean, k.out[1].raw(), static_cast<double*>(k.scratch),
+                                k.out[0].raw());
+    });
+  }
   TALLY_RETURN_IF_ERROR(CheckTargets(*k.in[1], rows.classes, rows.ignore_index));
   double* losses = static_cast<double*>(k.scratch);
   RunCrossEntropyRows(rows, k.out[1].raw(), losses);
@@ -170,6 +181,13 @@ absl::Status RunCrossEntropy(const KernelArgs& k) {
 
 absl::Status RunCrossEntropyGrad(const KernelArgs& k) {
   const CrossEntropyRows rows = RowsOf(k);
+  if (!OnCpu(k)) {
+    const bool mean = k.As<CrossEntropyAttrs>().reduction == Reduction::kMean;
+    return OnGpu(k.out[0].device(), "cross_entropy_grad", [&](const GpuCall& call) {
+      return LaunchCrossEntropyGrad(call, rows, mean, k.in[2]->raw(), k.in[3]->raw(),
+                                    k.out[0].raw());
+    });
+  }
   TALLY_RETURN_IF_ERROR(CheckTargets(*k.in[1], rows.classes, rows.ignore_index));
   double scale = 0;
   VisitFloat(k.in[3]->dtype(), [&](auto tag) {
@@ -185,6 +203,15 @@ absl::Status RunCrossEntropyGrad(const KernelArgs& k) {
 
 absl::Status RunOneHot(const KernelArgs& k) {
   const auto& a = k.As<OneHotAttrs>();
+  if (!OnCpu(k)) {
+    const CrossEntropyRows rows{.dtype = a.dtype,
+                                .rows = k.in[0]->numel(),
+                                .classes = a.classes,
+                                .ignore_index = a.ignore_index,
+                                .targets = IdsOf(*k.in[0])};
+    return OnGpu(k.out[0].device(), "one_hot",
+                 [&](const GpuCall& call) { return LaunchOneHot(call, rows, k.out[0].raw()); });
+  }
   TALLY_RETURN_IF_ERROR(CheckTargets(*k.in[0], a.classes, a.ignore_index));
   const ClassIds ids = IdsOf(*k.in[0]);
   VisitFloat(a.dtype, [&](auto tag) {
@@ -234,7 +261,7 @@ constinit const OpDef kCrossEntropy = {
     .infer = InferCrossEntropy,
     .cost = PriceCrossEntropy,
     .scratch = CrossEntropyScratch,
-    .kernel = {.cpu = RunCrossEntropy},
+    .kernel = {.cpu = RunCrossEntropy, .cuda = RunCrossEntropy},
     .grads = {{.of = {0}, .reads = In(0) | In(1) | Out(1), .fn = GradCrossEntropy}},
     .no_gradient = {1},
 };
@@ -244,7 +271,7 @@ constinit const OpDef kCrossEntropyGrad = {
     .attrs = CrossEntropyAttrs::Fields,
     .infer = InferCrossEntropyGrad,
     .cost = PriceCrossEntropyGrad,
-    .kernel = {.cpu = RunCrossEntropyGrad},
+    .kernel = {.cpu = RunCrossEntropyGrad, .cuda = RunCrossEntropyGrad},
     .no_gradient = {1},
 };
 
@@ -253,7 +280,7 @@ constinit const OpDef kOneHot = {
     .attrs = OneHotAttrs::Fields,
     .infer = InferOneHot,
     .cost = PriceNothing,
-    .kernel = {.cpu = RunOneHot},
+    .kernel = {.cpu = RunOneHot, .cuda = RunOneHot},
     .no_gradient = {0},
 };
 

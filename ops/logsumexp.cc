@@ -8,7 +8,9 @@
 #include "tally/ops/logsumexp_rows.h"
 #include "tally/ops/reduce_axes.h"
 #include "tally/ops/softmax.h"
+#include "tally/ops/softmax_gpu.h"
 #include "tally/ops/view.h"
+#include "tally/tensor/gpu.h"
 
 namespace tally {
 
@@ -39,6 +41,9 @@ absl::Status RunLogSumExp(const KernelArgs& k) {
   LogSumExpRows rows{.dtype = x.dtype(), .n = x.dim(axis), .x = x.raw(), .y = k.out[0].raw()};
   for (int a = 0; a < axis; ++a) rows.outer *= x.dim(a);
   for (int a = axis + 1; a < x.rank(); ++a) rows.inner *= x.dim(a);
+  if (x.device().kind != DeviceKind::kCpu) {
+    return OnGpu(x.device(), [&](const GpuCall& call) { return LaunchLogSumExp(call, rows); });
+  }
   RunLogSumExpRows(rows);
   return absl::OkStatus();
 }
@@ -75,7 +80,7 @@ constinit const OpDef kLogSumExp = {
     .attrs = LogSumExpAttrs::Fields,
     .infer = InferLogSumExp,
     .cost = PriceLogSumExp,
-    .kernel = {.cpu = RunLogSumExp},
+    .kernel = {.cpu = RunLogSumExp, .cuda = RunLogSumExp},
     .grads = {{.of = {0}, .reads = In(0), .fn = GradLogSumExp}},
 };
 

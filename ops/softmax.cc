@@ -1,6 +1,7 @@
 #include "tally/ops/softmax.h"
 
 #include <cmath>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "tally/ops/apply.h"
@@ -9,8 +10,11 @@
 #include "tally/ops/reduce.h"
 #include "tally/ops/reduce_axes.h"
 #include "tally/ops/rows.h"
+#include "tally/ops/softmax_gpu.h"
 #include "tally/ops/softmax_rows.h"
 #include "tally/ops/unary.h"
+#include "tally/tensor/backend.h"
+#include "tally/tensor/gpu.h"
 
 namespace tally {
 
@@ -124,7 +128,20 @@ SoftmaxRows RowsOf(const TensorSpec& x, int axis) {
   for (int a = axis + 1; a < x.rank(); ++a) s.inner *= x.shape[a];
   return s;
 }
-SoftmaxRows SoftmaxRowsOf(const KernelArgs& k) {
+// The range of every query into the scratch, wherever that is.
+absl::Status PutVisibleKeys(const KernelArgs& k, const SoftmaxRows& s) {
+  const Device device = k.in[0]->device();
+  if (device.kind == DeviceKind::kCpu) {
+    FillVisibleKeys(s.mask, s.queries, s.n, static_cast<KeyRange*>(k.scratch));
+    return absl::OkStatus();
+  }
+  std::vector<KeyRange> ranges(static_cast<size_t>(s.queries));
+  FillVisibleKeys(s.mask, s.queries, s.n, ranges.data());
+  return ExistingBackend(device).CopyIn(k.scratch, ranges.data(),
+                                        s.queries * static_cast<int64_t>(sizeof(KeyRange)));
+}
+
+absl::StatusOr<SoftmaxRows> SoftmaxRowsOf(const KernelArgs& k) {
   const auto& a = k.As<SoftmaxAttrs>();
   const TensorSpec& x = k.in[0]->spec();
   SoftmaxRows s = RowsOf(x, a.axis);
@@ -133,9 +150,8 @@ SoftmaxRows SoftmaxRowsOf(const KernelArgs& k) {
   s.mask = a.mask();
   s.queries = x.shape[-2];
   if (k.scratch != nullptr) {
-    auto* ranges = static_cast<KeyRange*>(k.scratch);
-    FillVisibleKeys(s.mask, s.queries, s.n, ranges);
-    s.ranges = ranges;
+    s.ranges = static_cast<KeyRange*>(k.scratch);
+    TALLY_RETURN_IF_ERROR(PutVisibleKeys(k, s));
   }
   return s;
 }
@@ -145,20 +161,50 @@ SoftmaxRows LogSoftmaxRowsOf(const KernelArgs& k) {
   return s;
 }
 
-absl::Status RunRows(const KernelArgs& k, SoftmaxRows (*rows)(const KernelArgs&)) {
-  if (k.in[0]->numel() > 0) RunSoftmaxRows(rows(k), k.in[0]->raw(), k.out[0].raw());
-  return absl::OkStatus();
+bool OnCpu(const KernelArgs& k) { return k.in[0]->device().kind == DeviceKind::kCpu; }
+
+GpuSoftmax ForGpu(const SoftmaxRows& s) {
+  return {.dtype = s.dtype,
+          .outer = s.outer,
+          .n = s.n,
+          .inner = s.inner,
+          .scale = s.scale,
+          .queries = s.queries,
+          .causal = s.mask.causal,
+          .window = s.mask.window,
+          .ranges = s.ranges,
+          .log = s.log};
 }
-absl::Status RunGradRows(const KernelArgs& k, SoftmaxRows (*rows)(const KernelArgs&)) {
-  if (k.in[0]->numel() > 0) {
-    RunSoftmaxGradRows(rows(k), k.in[0]->raw(), k.in[1]->raw(), k.out[0].raw());
+
+absl::Status RunRows(const KernelArgs& k, absl::StatusOr<SoftmaxRows> rows) {
+  if (!rows.ok()) return rows.status();
+  if (k.in[0]->numel() == 0) return absl::OkStatus();
+  const void* const x = k.in[0]->raw();
+  void* const y = k.out[0].raw();
+  if (!OnCpu(k)) {
+    return OnGpu(k.out[0].device(),
+                 [&](const GpuCall& call) { return LaunchSoftmax(call, ForGpu(*rows), x, y); });
   }
+  RunSoftmaxRows(*rows, x, y);
   return absl::OkStatus();
 }
-absl::Status RunSoftmax(const KernelArgs& k) { return RunRows(k, SoftmaxRowsOf); }
-absl::Status RunSoftmaxGrad(const KernelArgs& k) { return RunGradRows(k, SoftmaxRowsOf); }
-absl::Status RunLogSoftmax(const KernelArgs& k) { return RunRows(k, LogSoftmaxRowsOf); }
-absl::Status RunLogSoftmaxGrad(const KernelArgs& k) { return RunGradRows(k, LogSoftmaxRowsOf); }
+absl::Status RunGradRows(const KernelArgs& k, absl::StatusOr<SoftmaxRows> rows) {
+  if (!rows.ok()) return rows.status();
+  if (k.in[0]->numel() == 0) return absl::OkStatus();
+  const void *const y = k.in[0]->raw(), *const dy = k.in[1]->raw();
+  void* const dx = k.out[0].raw();
+  if (!OnCpu(k)) {
+    return OnGpu(k.out[0].device(), [&](const GpuCall& call) {
+      return LaunchSoftmaxGrad(call, ForGpu(*rows), y, dy, dx);
+    });
+  }
+  RunSoftmaxGradRows(*rows, y, dy, dx);
+  return absl::OkStatus();
+}
+absl::Status RunSoftmax(const KernelArgs& k) { return RunRows(k, SoftmaxRowsOf(k)); }
+absl::Status RunSoftmaxGrad(const KernelArgs& k) { return RunGradRows(k, SoftmaxRowsOf(k)); }
+absl::Status RunLogSoftmax(const KernelArgs& k) { return RunRows(k, LogSoftmaxRowsOf(k)); }
+absl::Status RunLogSoftmaxGrad(const KernelArgs& k) { return RunGradRows(k, LogSoftmaxRowsOf(k)); }
 
 // dx = scale (dy - sum(dy y)) y.
 Tensors GradSoftmax(const GradArgs& g) {
@@ -185,7 +231,7 @@ constinit const OpDef kSoftmax = {
     .infer = InferSoftmax,
     .cost = PriceSoftmax,
     .scratch = SoftmaxScratch,
-    .kernel = {.cpu = RunSoftmax},
+    .kernel = {.cpu = RunSoftmax, .cuda = RunSoftmax},
     .grads = {{.of = {0}, .reads = Out(0), .fn = GradSoftmax}},
 };
 
@@ -195,7 +241,7 @@ constinit const OpDef kSoftmaxGrad = {
     .infer = InferSoftmaxGrad,
     .cost = PriceSoftmaxGrad,
     .scratch = SoftmaxScratch,
-    .kernel = {.cpu = RunSoftmaxGrad},
+    .kernel = {.cpu = RunSoftmaxGrad, .cuda = RunSoftmaxGrad},
 };
 
 constinit const OpDef kLogSoftmax = {
@@ -203,7 +249,7 @@ constinit const OpDef kLogSoftmax = {
     .attrs = LogSoftmaxAttrs::Fields,
     .infer = InferLogSoftmax,
     .cost = PriceLogSoftmax,
-    .kernel = {.cpu = RunLogSoftmax},
+    .kernel = {.cpu = RunLogSoftmax, .cuda = RunLogSoftmax},
     .grads = {{.of = {0}, .reads = Out(0), .fn = GradLogSoftmax}},
 };
 
@@ -212,7 +258,7 @@ constinit const OpDef kLogSoftmaxGrad = {
     .attrs = LogSoftmaxAttrs::Fields,
     .infer = InferLogSoftmaxGrad,
     .cost = PriceLogSoftmaxGrad,
-    .kernel = {.cpu = RunLogSoftmaxGrad},
+    .kernel = {.cpu = RunLogSoftmaxGrad, .cuda = RunLogSoftmaxGrad},
 };
 
 Tensor Softmax(const Tensor& x, const SoftmaxOptions& options) {

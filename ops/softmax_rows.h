@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "tally/ops/attention_mask.h"
-#include "tally/tensor/dtype.h"
+#include "tally/tensor/element.h"
 
 namespace tally {
 
