@@ -12,6 +12,7 @@
 #include "tally/ops/defined.h"
 #include "tally/ops/rows.h"
 #include "tally/ops/unary.h"
+#include "tally/tensor/gpu.h"
 
 namespace tally {
 
@@ -138,6 +139,13 @@ Cost PriceRunning(const OpCall& call) { return {.other = 10 * Count(call.in[0].n
 
 absl::Status RunRunning(const KernelArgs& k) {
   const auto& a = k.As<RunningUpdateAttrs>();
+  if (k.out[0].device().kind != DeviceKind::kCpu) {
+    return OnGpu(k.out[0].device(), [&](const GpuCall& call) {
+      return LaunchRunningUpdate(call, k.out[0].dtype(), k.out[0].numel(), a.momentum, a.eps,
+                                 static_cast<double>(a.count), k.in[2]->raw(), k.in[3]->raw(),
+                                 k.out[0].raw(), k.out[1].raw());
+    });
+  }
   VisitFloat(k.out[0].dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     using C = ComputeType<T>;
@@ -165,7 +173,7 @@ constinit const OpDef kBatchNorm = {
     .attrs = BatchNormAttrs::Fields,
     .infer = Infer,
     .cost = Price,
-    .kernel = {.cpu = Run},
+    .kernel = {.cpu = Run, .cuda = Run},
     .grads = {{.of = {0}, .reads = In(0) | In(1) | Out(1) | Out(2), .fn = GradX},
               {.of = {1, 2}, .reads = In(0) | Out(1) | Out(2), .fn = GradParams}},
 };
@@ -174,14 +182,14 @@ constinit const OpDef kBatchNormGrad = {
     .name = "batch_norm_grad",
     .infer = InferGrad,
     .cost = PriceGrad,
-    .kernel = {.cpu = RunGrad},
+    .kernel = {.cpu = RunGrad, .cuda = RunGrad},
 };
 
 constinit const OpDef kBatchNormParamGrad = {
     .name = "batch_norm_param_grad",
     .infer = InferParamGrad,
     .cost = PriceParamGrad,
-    .kernel = {.cpu = RunParamGrad},
+    .kernel = {.cpu = RunParamGrad, .cuda = RunParamGrad},
 };
 
 constinit const OpDef kRunningUpdate = {
@@ -190,7 +198,7 @@ constinit const OpDef kRunningUpdate = {
     .attrs = RunningUpdateAttrs::Fields,
     .infer = InferRunning,
     .cost = PriceRunning,
-    .kernel = {.cpu = RunRunning},
+    .kernel = {.cpu = RunRunning, .cuda = RunRunning},
     .writes = {0, 1},
     .no_gradient = {2, 3},
 };

@@ -6,32 +6,13 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
+#include "tally/ops/channel_norm_sets.h"
 #include "tally/ops/op_def.h"
 #include "tally/tensor/tensor.h"
 
 namespace tally {
 
-// x [N, C, S] with statistics over sets of runs of S elements. Batch normalisation has C sets of N
-// runs, group normalisation N·groups sets of C/groups runs.
-struct ChannelNorm {
-  DType dtype = DType::kF32;
-  int64_t batch = 0, channels = 0, space = 0;
-  int64_t groups = 0;  // of channels; 0: statistics over the batch
-
-  int64_t sets() const { return groups == 0 ? channels : batch * groups; }
-  int64_t runs() const { return groups == 0 ? batch : channels / groups; }  // of a set
-  int64_t count() const { return runs() * space; }                          // elements of a set
-  // Run `r` of set `s`: which of the N·C runs of x it is.
-  int64_t run(int64_t s, int64_t r) const {
-    return groups == 0 ? r * channels + s : s * runs() + r;
-  }
-  // The set that run `n` of channel `c` belongs to.
-  int64_t set(int64_t n, int64_t c) const {
-    return groups == 0 ? c : n * groups + c / (channels / groups);
-  }
-};
-
-// `groups` as above; x has a channel axis and the groups divide it.
+// `groups` as in ChannelNorm; x has a channel axis and the groups divide it.
 ChannelNorm ChannelNormOf(const TensorSpec& x, int64_t groups);
 
 // Input `index` is a computing float with a channel axis.
@@ -45,7 +26,7 @@ Cost PriceChannelNorm(const ChannelNorm& a);
 Cost PriceChannelNormGrad(const ChannelNorm& a);
 Cost PriceChannelNormParamGrad(const ChannelNorm& a);
 
-// x, weight, bias -> y, mean, rstd
+// On every device. x, weight, bias -> y, mean, rstd
 absl::Status RunChannelNorm(const ChannelNorm& a, double eps, const KernelArgs& k);
 // dy, x, mean, rstd, weight -> dx
 absl::Status RunChannelNormGrad(const ChannelNorm& a, const KernelArgs& k);

@@ -4,6 +4,7 @@
 
 #include "tally/ops/channel_norm.h"
 #include "tally/ops/rows.h"
+#include "tally/tensor/gpu.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "tally/ops/channel_norm_runs.cc"
@@ -152,8 +153,27 @@ HWY_EXPORT(NormTasks);
 HWY_EXPORT(NormGradTasks);
 HWY_EXPORT(ParamGradTasks);
 
+namespace {
+
+bool OnCpu(const KernelArgs& k) { return k.out[0].device().kind == DeviceKind::kCpu; }
+
+// dy, x, mean, rstd
+ChannelNormOperands GradOperands(const KernelArgs& k) {
+  return {
+      .dy = k.in[0]->raw(), .x = k.in[1]->raw(), .mean = k.in[2]->raw(), .rstd = k.in[3]->raw()};
+}
+
+}  // namespace
+
 // Sets without elements have NaN as their statistics: a mean over nothing.
 absl::Status RunChannelNorm(const ChannelNorm& a, double eps, const KernelArgs& k) {
+  if (!OnCpu(k)) {
+    const ChannelNormOperands in{
+        .x = k.in[0]->raw(), .weight = k.in[1]->raw(), .bias = k.in[2]->raw()};
+    return OnGpu(k.out[0].device(), [&](const GpuCall& call) {
+      return LaunchChannelNorm(call, a, eps, in, k.out[0].raw(), k.out[1].raw(), k.out[2].raw());
+    });
+  }
   ForRows(a.sets(), a.count(), [&](int64_t begin, int64_t end) {
     HWY_DYNAMIC_DISPATCH(NormTasks)(a, eps, k, begin, end);
   });
@@ -162,6 +182,13 @@ absl::Status RunChannelNorm(const ChannelNorm& a, double eps, const KernelArgs& 
 
 absl::Status RunChannelNormGrad(const ChannelNorm& a, const KernelArgs& k) {
   if (a.count() == 0) return absl::OkStatus();
+  if (!OnCpu(k)) {
+    ChannelNormOperands in = GradOperands(k);
+    in.weight = k.in[4]->raw();
+    return OnGpu(k.out[0].device(), [&](const GpuCall& call) {
+      return LaunchChannelNormGrad(call, a, in, k.out[0].raw());
+    });
+  }
   ForRows(a.sets(), a.count(), [&](int64_t begin, int64_t end) {
     HWY_DYNAMIC_DISPATCH(NormGradTasks)(a, k, begin, end);
   });
@@ -169,6 +196,11 @@ absl::Status RunChannelNormGrad(const ChannelNorm& a, const KernelArgs& k) {
 }
 
 absl::Status RunChannelNormParamGrad(const ChannelNorm& a, const KernelArgs& k) {
+  if (!OnCpu(k)) {
+    return OnGpu(k.out[0].device(), [&](const GpuCall& call) {
+      return LaunchChannelNormParamGrad(call, a, GradOperands(k), k.out[0].raw(), k.out[1].raw());
+    });
+  }
   ForRows(a.channels, a.batch * a.space, [&](int64_t begin, int64_t end) {
     HWY_DYNAMIC_DISPATCH(ParamGradTasks)(a, k, begin, end);
   });

@@ -129,7 +129,7 @@ constinit const OpDef kGroupNorm = {
     .attrs = GroupNormAttrs::Fields,
     .infer = Infer,
     .cost = Price,
-    .kernel = {.cpu = Run},
+    .kernel = {.cpu = Run, .cuda = Run},
     .grads = {{.of = {0}, .reads = In(0) | In(1) | Out(1) | Out(2), .fn = GradX},
               {.of = {1, 2}, .reads = In(0) | Out(1) | Out(2), .fn = GradParams}},
 };
@@ -138,14 +138,14 @@ constinit const OpDef kGroupNormGrad = {
     .name = "group_norm_grad",
     .infer = InferGrad,
     .cost = PriceGrad,
-    .kernel = {.cpu = RunGrad},
+    .kernel = {.cpu = RunGrad, .cuda = RunGrad},
 };
 
 constinit const OpDef kGroupNormParamGrad = {
     .name = "group_norm_param_grad",
     .infer = InferParamGrad,
     .cost = PriceParamGrad,
-    .kernel = {.cpu = RunParamGrad},
+    .kernel = {.cpu = RunParamGrad, .cuda = RunParamGrad},
 };
 
 Tensor GroupNorm(const Tensor& x, int64_t groups, const Tensor& weight, const Tensor& bias,

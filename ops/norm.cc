@@ -83,25 +83,19 @@ Cost PriceParamGrad(const OpCall& call) {
   return {.other = 5 * Count(x.numel()) - (x.numel() == 0 ? 0 : 2 * x.shape[-1])};
 }
 
-absl::Status RunNorm(const KernelArgs& k) {
+absl::Status Run(const KernelArgs& k) {
   NormRows rows = NormRowsOf(*k.in[0]);
-  if (rows.n == 0) {
-    FillWithNaN(k.out[1]);
-    FillWithNaN(k.out[2]);
-  }
   if (k.in.size() == 3) {
     rows.weight = k.in[1]->raw();
     rows.bias = k.in[2]->raw();
   }
-  RunNormRows(rows, k.As<NormAttrs>().eps, k.out[0].raw(), k.out[1].raw(), k.out[2].raw());
-  return absl::OkStatus();
+  return RunNorm(rows, k.As<NormAttrs>().eps, k.out[0], &k.out[1], k.out[2]);
 }
 
-absl::Status RunLayerNormGrad(const KernelArgs& k) {
+absl::Status RunGrad(const KernelArgs& k) {
   NormRows rows = NormRowsOf(*k.in[1]);
   if (k.in.size() == 5) rows.weight = k.in[4]->raw();
-  RunNormGradRows(rows, k.in[0]->raw(), k.in[2]->raw(), k.in[3]->raw(), k.out[0].raw());
-  return absl::OkStatus();
+  return RunNormGrad(rows, *k.in[0], k.in[2], *k.in[3], k.out[0]);
 }
 
 int64_t ParamGradScratch(const OpCall& call) { return NormParamScratch(call.in[1], 2); }
@@ -162,7 +156,7 @@ constinit const OpDef kStandardize = {
     .attrs = NormAttrs::Fields,
     .infer = InferStandardize,
     .cost = PriceStandardize,
-    .kernel = {.cpu = RunNorm},
+    .kernel = {.cpu = Run, .cuda = Run},
     .grads = {{.of = {0}, .reads = In(0) | Out(1) | Out(2), .fn = GradStandardize}},
 };
 
@@ -171,7 +165,7 @@ constinit const OpDef kLayerNorm = {
     .attrs = NormAttrs::Fields,
     .infer = InferLayerNorm,
     .cost = PriceLayerNorm,
-    .kernel = {.cpu = RunNorm},
+    .kernel = {.cpu = Run, .cuda = Run},
     .grads = {{.of = {0}, .reads = In(0) | In(1) | Out(1) | Out(2), .fn = GradLayerNorm},
               {.of = {1, 2}, .reads = In(0) | Out(1) | Out(2), .fn = GradParams}},
 };
@@ -180,7 +174,7 @@ constinit const OpDef kLayerNormGrad = {
     .name = "layer_norm_grad",
     .infer = InferLayerNormGrad,
     .cost = PriceLayerNormGrad,
-    .kernel = {.cpu = RunLayerNormGrad},
+    .kernel = {.cpu = RunGrad, .cuda = RunGrad},
 };
 
 constinit const OpDef kLayerNormParamGrad = {
@@ -188,7 +182,7 @@ constinit const OpDef kLayerNormParamGrad = {
     .infer = InferParamGrad,
     .cost = PriceParamGrad,
     .scratch = ParamGradScratch,
-    .kernel = {.cpu = RunParamGrad},
+    .kernel = {.cpu = RunParamGrad, .cuda = RunParamGrad},
 };
 
 Tensor LayerNorm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps) {

@@ -5,9 +5,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "tally/ops/elementwise_checks.h"
+#include "tally/ops/norm_gpu.h"
 #include "tally/ops/reduce_plan.h"
 #include "tally/ops/rows.h"
 #include "tally/tensor/dtype_dispatch.h"
+#include "tally/tensor/gpu.h"
 
 namespace tally::internal {
 
@@ -50,12 +52,46 @@ NormRows NormRowsOf(const Tensor& x) {
   return {.dtype = x.dtype(), .rows = n == 0 ? 0 : x.numel() / n, .n = n, .x = x.raw()};
 }
 
+namespace {
+
+bool OnCpu(const Tensor& x) { return x.device().kind == DeviceKind::kCpu; }
+
 void FillWithNaN(Tensor& stat) {
   VisitFloat(stat.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     T* p = stat.data<T>();
     std::fill(p, p + stat.numel(), Store<T>(std::nan("")));
   });
+}
+
+}  // namespace
+
+absl::Status RunNorm(NormRows rows, double eps, const Tensor& y, Tensor* mean, Tensor& rstd) {
+  void* const means = mean == nullptr ? nullptr : mean->raw();
+  if (!OnCpu(y)) {
+    rows.rows = rstd.numel();
+    return OnGpu(y.device(), [&](const GpuCall& call) {
+      return LaunchNorm(call, rows, eps, y.raw(), means, rstd.raw());
+    });
+  }
+  if (rows.n == 0) {
+    if (mean != nullptr) FillWithNaN(*mean);
+    FillWithNaN(rstd);
+  }
+  RunNormRows(rows, eps, y.raw(), means, rstd.raw());
+  return absl::OkStatus();
+}
+
+absl::Status RunNormGrad(const NormRows& rows, const Tensor& dy, const Tensor* mean,
+                         const Tensor& rstd, const Tensor& dx) {
+  const void* const means = mean == nullptr ? nullptr : mean->raw();
+  if (!OnCpu(dx)) {
+    return OnGpu(dx.device(), [&](const GpuCall& call) {
+      return LaunchNormGrad(call, rows, dy.raw(), means, rstd.raw(), dx.raw());
+    });
+  }
+  RunNormGradRows(rows, dy.raw(), means, rstd.raw(), dx.raw());
+  return absl::OkStatus();
 }
 
 namespace {
@@ -83,9 +119,23 @@ absl::Status RunNormParamGrad(const KernelArgs& k, const Tensor& dy, const Tenso
   char* blocks = static_cast<char*>(k.scratch);
   char* sum = blocks + params * bytes;
   char* rest = sum + n * ItemSize(StatDType(x.dtype()));
-  RunNormParamGradBlocks(NormRowsOf(x), dy.raw(), mean == nullptr ? nullptr : mean->raw(),
-                         rstd.raw(), blocks, params == 1 ? nullptr : blocks + bytes);
+  const NormRows rows = NormRowsOf(x);
+  const void* const means = mean == nullptr ? nullptr : mean->raw();
+  void* const db = params == 1 ? nullptr : blocks + bytes;
   const FoldPlan plan = PlanBlocks(x.spec());
+  if (!OnCpu(x)) {
+    const DType stat = StatDType(x.dtype());
+    return OnGpu(x.device(), [&](const GpuCall& call) {
+      GpuError error =
+          LaunchNormParamGradBlocks(call, rows, dy.raw(), means, rstd.raw(), blocks, db);
+      for (int i = 0; i < params && error == 0; ++i) {
+        error = FoldOnGpu(call, FoldKind::kSum, stat, plan, blocks + i * bytes, x.dtype(),
+                          k.out[i].raw(), rest);
+      }
+      return error;
+    });
+  }
+  RunNormParamGradBlocks(rows, dy.raw(), means, rstd.raw(), blocks, db);
   for (int i = 0; i < params; ++i) {
     FoldAll(FoldKind::kSum, StatDType(x.dtype()), plan, blocks + i * bytes, sum, rest);
     VisitFloat(x.dtype(), [&](auto tag) {

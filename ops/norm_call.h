@@ -25,8 +25,12 @@ TensorSpec NormStatSpec(const TensorSpec& x);
 // Rows that hold elements.
 Count NormRowCount(const TensorSpec& x);
 NormRows NormRowsOf(const Tensor& x);
-// The statistic of rows without elements: a mean over nothing.
-void FillWithNaN(Tensor& stat);
+// y and the statistics, on the device of x. `mean` null: RMS. Rows without elements have NaN as
+// their statistics: a mean over nothing.
+absl::Status RunNorm(NormRows rows, double eps, const Tensor& y, Tensor* mean, Tensor& rstd);
+// dx from dy, on their device. `mean` null: RMS.
+absl::Status RunNormGrad(const NormRows& rows, const Tensor& dy, const Tensor* mean,
+                         const Tensor& rstd, const Tensor& dx);
 
 // Parameters' gradients: sums over blocks of rows first, then the blocks' sums as any other sum.
 int64_t NormParamScratch(const TensorSpec& x, int params);

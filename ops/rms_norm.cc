@@ -97,27 +97,22 @@ Cost PriceRmsNormParamGrad(const OpCall& call) {
   return {.other = 3 * Count(x.numel()) - (x.numel() == 0 ? 0 : x.shape[-1])};
 }
 
-absl::Status Run(const KernelArgs& k, NormRows rows, double eps) {
-  if (rows.n == 0) FillWithNaN(k.out[1]);
-  RunNormRows(rows, eps, k.out[0].raw(), nullptr, k.out[1].raw());
-  return absl::OkStatus();
-}
 absl::Status RunRmsStandardize(const KernelArgs& k) {
-  return Run(k, NormRowsOf(*k.in[0]), k.As<RmsStandardizeAttrs>().eps);
+  return RunNorm(NormRowsOf(*k.in[0]), k.As<RmsStandardizeAttrs>().eps, k.out[0], nullptr,
+                 k.out[1]);
 }
 absl::Status RunRmsNorm(const KernelArgs& k) {
   NormRows rows = NormRowsOf(*k.in[0]);
   rows.weight = k.in[1]->raw();
   rows.offset = k.As<RmsNormAttrs>().offset;
-  return Run(k, rows, k.As<RmsNormAttrs>().eps);
+  return RunNorm(rows, k.As<RmsNormAttrs>().eps, k.out[0], nullptr, k.out[1]);
 }
 
 absl::Status RunRmsNormGrad(const KernelArgs& k) {
   NormRows rows = NormRowsOf(*k.in[1]);
   if (k.in.size() == 4) rows.weight = k.in[3]->raw();
   rows.offset = k.As<RmsNormGradAttrs>().offset;
-  RunNormGradRows(rows, k.in[0]->raw(), nullptr, k.in[2]->raw(), k.out[0].raw());
-  return absl::OkStatus();
+  return RunNormGrad(rows, *k.in[0], nullptr, *k.in[2], k.out[0]);
 }
 
 int64_t ParamGradScratch(const OpCall& call) { return NormParamScratch(call.in[1], 1); }
@@ -174,7 +169,7 @@ constinit const OpDef kRmsNorm = {
     .attrs = RmsNormAttrs::Fields,
     .infer = InferRmsNorm,
     .cost = PriceRmsNorm,
-    .kernel = {.cpu = RunRmsNorm},
+    .kernel = {.cpu = RunRmsNorm, .cuda = RunRmsNorm},
     .grads = {{.of = {0}, .reads = In(0) | In(1) | Out(1), .fn = GradRmsNorm},
               {.of = {1}, .reads = In(0) | Out(1), .fn = GradWeight}},
 };
@@ -184,7 +179,7 @@ constinit const OpDef kRmsStandardize = {
     .attrs = RmsStandardizeAttrs::Fields,
     .infer = InferRmsStandardize,
     .cost = PriceRmsStandardize,
-    .kernel = {.cpu = RunRmsStandardize},
+    .kernel = {.cpu = RunRmsStandardize, .cuda = RunRmsStandardize},
     .grads = {{.of = {0}, .reads = In(0) | Out(1), .fn = GradRmsStandardize}},
 };
 
@@ -193,7 +188,7 @@ constinit const OpDef kRmsNormGrad = {
     .attrs = RmsNormGradAttrs::Fields,
     .infer = InferRmsNormGrad,
     .cost = PriceRmsNormGrad,
-    .kernel = {.cpu = RunRmsNormGrad},
+    .kernel = {.cpu = RunRmsNormGrad, .cuda = RunRmsNormGrad},
 };
 
 constinit const OpDef kRmsNormParamGrad = {
@@ -201,7 +196,7 @@ constinit const OpDef kRmsNormParamGrad = {
     .infer = InferRmsNormParamGrad,
     .cost = PriceRmsNormParamGrad,
     .scratch = ParamGradScratch,
-    .kernel = {.cpu = RunRmsNormParamGrad},
+    .kernel = {.cpu = RunRmsNormParamGrad, .cuda = RunRmsNormParamGrad},
 };
 
 Tensor RmsNorm(const Tensor& x, const Tensor& weight, const RmsNormOptions& options) {
