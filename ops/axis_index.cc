@@ -5,10 +5,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "tally/ops/apply.h"
+#include "tally/ops/axis_index_gpu.h"
 #include "tally/ops/checks.h"
 #include "tally/ops/defined.h"
 #include "tally/ops/index_checks.h"
 #include "tally/ops/rows.h"
+#include "tally/tensor/gpu.h"
 
 namespace tally {
 
@@ -105,6 +107,21 @@ absl::Status CheckIndex(const OpCall& call, const Shape& data, int axis, const c
   return absl::OkStatus();
 }
 
+// Of input 1 into data of this shape.
+internal::GpuAxisIndex OverGpu(const Tensor& index, const Shape& data, int axis) {
+  static_assert(internal::GpuAxisIndex::kMaxAxes == kMaxRank);
+  internal::GpuAxisIndex a{
+      .ids = GpuIdsOf(index, 1), .rank = data.rank(), .axis = axis, .limit = data[axis]};
+  const Strides index_strides = RowMajorStrides(index.shape()),
+                data_strides = RowMajorStrides(data);
+  for (int d = 0; d < a.rank; ++d) {
+    a.dims[d] = index.dim(d);
+    a.index_strides[d] = index_strides[d];
+    a.data_strides[d] = data_strides[d];
+  }
+  return a;
+}
+
 // ---- gather
 
 constexpr char kGatherNames[] = "x index";
@@ -140,6 +157,15 @@ absl::Status RunGather(const KernelArgs& k) {
     });
   });
   return absl::OkStatus();
+}
+
+absl::Status GatherOnGpu(const KernelArgs& k) {
+  const Tensor &x = *k.in[0], &index = *k.in[1];
+  const int axis = FromFront(k.As<GatherAttrs>().axis, x.rank());
+  return OnGpu(x.device(), "gather", [&](const GpuCall& call) {
+    return internal::LaunchAxisGather(call, OverGpu(index, x.shape(), axis), ItemSize(x.dtype()),
+                                      x.raw(), k.out[0].raw());
+  });
 }
 
 Tensors GradGather(const GradArgs& g) {
@@ -228,6 +254,17 @@ absl::Status RunScatter(const KernelArgs& k) {
   return absl::OkStatus();
 }
 
+absl::Status ScatterOnGpu(const KernelArgs& k) {
+  const Tensor &updates = *k.in[0], &index = *k.in[1], &y = k.out[0];
+  const int axis = FromFront(k.As<ScatterAddAttrs>().axis, y.rank());
+  return OnGpu(y.device(), "scatter_add", [&](const GpuCall& call) {
+    return internal::LaunchAxisScatterAdd(call, OverGpu(index, y.shape(), axis), y.dtype(),
+                                          updates.raw(),
+                                          k.in.size() == 3 ? k.in[2]->raw() : nullptr, y.numel(),
+                                          static_cast<float*>(k.scratch), y.raw());
+  });
+}
+
 Tensors GradUpdates(const GradArgs& g) {
   return {Gather(g.dy(), g.As<ScatterAddAttrs>().axis, g.in(1))};
 }
@@ -244,7 +281,7 @@ constinit const OpDef kGather = {
     .attrs = GatherAttrs::Fields,
     .infer = InferGather,
     .cost = PriceGather,
-    .kernel = {.cpu = RunGather},
+    .kernel = {.cpu = RunGather, .cuda = GatherOnGpu},
     .grads = {{.of = {0}, .reads = In(1), .fn = GradGather}},
     .no_gradient = {1},
 };
@@ -255,7 +292,7 @@ constinit const OpDef kScatterAdd = {
     .infer = InferScatter,
     .cost = PriceScatter,
     .scratch = ScratchScatter,
-    .kernel = {.cpu = RunScatter},
+    .kernel = {.cpu = RunScatter, .cuda = ScatterOnGpu},
     .grads = {{.of = {0}, .reads = In(1), .fn = GradUpdates},
               {.of = {2}, .reads = kNothing, .fn = GradBase}},
     .no_gradient = {1},

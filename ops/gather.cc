@@ -6,7 +6,9 @@
 #include "absl/strings/str_cat.h"
 #include "tally/ops/apply.h"
 #include "tally/ops/checks.h"
+#include "tally/ops/gather_gpu.h"
 #include "tally/ops/index_checks.h"
+#include "tally/tensor/gpu.h"
 
 namespace tally {
 
@@ -53,6 +55,15 @@ absl::Status KernelGather(const KernelArgs& k) {
   return absl::OkStatus();
 }
 
+absl::Status GatherOnGpu(const KernelArgs& k) {
+  const Tensor &table = *k.in[0], &ids = *k.in[1], &y = k.out[0];
+  const int64_t item = ItemSize(table.dtype());
+  return OnGpu(y.device(), "gather_rows", [&](const GpuCall& call) {
+    return internal::LaunchGatherRows(call, GpuIdsOf(ids, 1), table.raw(), table.dim(0),
+                                      table.dim(1) * item, item, y.raw());
+  });
+}
+
 Cost PriceGather(const OpCall&) { return {}; }
 
 Tensors GradGather(const GradArgs& g) {
@@ -63,7 +74,7 @@ constexpr OpDef kGather = {
     .name = "gather_rows",
     .infer = InferGather,
     .cost = PriceGather,
-    .kernel = {.cpu = KernelGather},
+    .kernel = {.cpu = KernelGather, .cuda = GatherOnGpu},
     .grads = {{.of = {0}, .reads = In(1), .fn = GradGather}},
     .no_gradient = {1},
 };
@@ -155,6 +166,20 @@ absl::Status KernelScatter(const KernelArgs& k) {
   return absl::OkStatus();
 }
 
+absl::Status ScatterOnGpu(const KernelArgs& k) {
+  const Tensor &updates = *k.in[0], &ids = *k.in[1], &y = k.out[0];
+  const int64_t rows = k.As<ScatterAttrs>().rows;
+  auto* const begin = static_cast<int64_t*>(k.scratch);
+  int64_t* const order = begin + rows + 1;
+  return OnGpu(y.device(), "scatter_add_rows", [&](const GpuCall& call) {
+    const GpuError error =
+        internal::LaunchRowSort(call, GpuIdsOf(ids, 1), rows, begin, order, nullptr, 1);
+    return error != 0 ? error
+                      : internal::LaunchAddRows(call, updates.dtype(), updates.raw(), begin, order,
+                                                rows, y.dim(1), y.raw());
+  });
+}
+
 Cost PriceScatter(const OpCall& call) { return {.other = call.in[0].numel()}; }
 
 Tensors GradScatter(const GradArgs& g) { return {GatherRows(g.dy(), g.in(1))}; }
@@ -165,7 +190,7 @@ constexpr OpDef kScatter = {
     .infer = InferScatter,
     .cost = PriceScatter,
     .scratch = ScratchScatter,
-    .kernel = {.cpu = KernelScatter},
+    .kernel = {.cpu = KernelScatter, .cuda = ScatterOnGpu},
     .grads = {{.of = {0}, .reads = In(1), .fn = GradScatter}},
     .no_gradient = {1},
 };

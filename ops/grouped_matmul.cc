@@ -5,12 +5,15 @@
 #include <algorithm>
 #include <cstring>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "tally/ops/apply.h"
 #include "tally/ops/checks.h"
+#include "tally/ops/grouped_matmul_gpu.h"
 #include "tally/ops/product.h"
+#include "tally/tensor/gpu.h"
 
 namespace tally {
 
@@ -166,6 +169,32 @@ absl::Status Run(const KernelArgs& k) {
   return RunGroups(groups, {.b = k.As<GroupedMatMulAttrs>().transpose_w});
 }
 
+internal::GpuGroups OverGpu(const KernelArgs& k) {
+  const Tensor &a = *k.in[0], &b = *k.in[1], &offsets = *k.in[2];
+  const int rows = b.rank() - 2;  // the axis of b's rows: it may be a stack
+  return {.dtype = a.dtype(),
+          .offsets = offsets.data<int64_t>(),
+          .groups = offsets.numel() - 1,
+          .rows = a.dim(0),
+          .a = a.raw(),
+          .a_row = a.strides()[0],
+          .a_column = a.strides()[1],
+          .b = b.raw(),
+          .b_group = b.strides()[0],
+          .b_row = b.strides()[rows],
+          .b_column = b.strides()[rows + 1],
+          .p = a.dim(1),
+          .q = k.out[0].shape()[-1],
+          .y = k.out[0].raw()};
+}
+
+absl::Status GroupedMatMulOnGpu(const KernelArgs& k) {
+  internal::GpuGroups g = OverGpu(k);
+  if (k.As<GroupedMatMulAttrs>().transpose_w) std::swap(g.b_row, g.b_column);
+  return OnGpu(k.out[0].device(), "grouped_matmul",
+               [&](const GpuCall& call) { return internal::LaunchGroupedProduct(call, g); });
+}
+
 bool StridedOk(const Tensor& in, int, const Attrs&) { return ProductTakes(in); }
 
 // dx = dy · op(w)ᵀ
@@ -213,6 +242,11 @@ absl::Status RunWeightGrad(const KernelArgs& k) {
   return RunGroups(groups, {.a = true});
 }
 
+absl::Status WeightGradOnGpu(const KernelArgs& k) {
+  return OnGpu(k.out[0].device(), "grouped_matmul_weight_grad",
+               [&](const GpuCall& call) { return internal::LaunchGroupedOuter(call, OverGpu(k)); });
+}
+
 // With D the cotangent: da_e = b_e · D[e]ᵀ, db_e = a_e · D[e].
 Tensors GradOfA(const GradArgs& g) { return {GroupedMatMul(g.in(1), g.dy(), g.in(2), true)}; }
 Tensors GradOfB(const GradArgs& g) { return {GroupedMatMul(g.in(0), g.dy(), g.in(2))}; }
@@ -225,7 +259,7 @@ constinit const OpDef kGroupedMatMul = {
     .infer = Infer,
     .cost = Price,
     .groups = Experts,
-    .kernel = {.cpu = Run},
+    .kernel = {.cpu = Run, .cuda = GroupedMatMulOnGpu},
     .strided = {0, 1},
     .strided_ok = StridedOk,
     .grads = {{.of = {0}, .reads = In(1) | In(2), .fn = GradX},
@@ -237,7 +271,7 @@ constinit const OpDef kGroupedMatMulWeightGrad = {
     .name = "grouped_matmul_weight_grad",
     .infer = InferWeightGrad,
     .cost = PriceWeightGrad,
-    .kernel = {.cpu = RunWeightGrad},
+    .kernel = {.cpu = RunWeightGrad, .cuda = WeightGradOnGpu},
     .strided = {0, 1},
     .strided_ok = StridedOk,
     .grads = {{.of = {0}, .reads = In(1) | In(2), .fn = GradOfA},

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "tally/ops/index_gpu.h"
 #include "tally/tensor/tensor.h"
 
 namespace tally {
@@ -21,6 +22,17 @@ template <typename Fn>
 auto WithIndexes(const Tensor& index, Fn&& fn) {
   if (index.dtype() == DType::kI64) return fn(index.data<int64_t>());
   return fn(index.data<int32_t>());
+}
+
+// As kernels of a GPU see the elements of input number `operand`.
+inline internal::GpuIds GpuIdsOf(const Tensor& index, int operand) {
+  internal::GpuIds ids{.count = index.numel(), .operand = operand};
+  if (index.dtype() == DType::kI64) {
+    ids.wide = index.data<int64_t>();
+  } else {
+    ids.narrow = index.data<int32_t>();
+  }
+  return ids;
 }
 
 // OK when every element of contiguous `index` lies in [0, limit), else "NAME[1,1] is 3, outside

@@ -10,6 +10,7 @@
 #include "tally/ops/gather.h"
 #include "tally/ops/index_checks.h"
 #include "tally/ops/view.h"
+#include "tally/tensor/gpu.h"
 
 namespace tally {
 
@@ -67,6 +68,15 @@ absl::Status Run(const KernelArgs& args) {
   return absl::OkStatus();
 }
 
+absl::Status RunOnGpu(const KernelArgs& args) {
+  const Tensor& chosen = *args.in[0];
+  return OnGpu(chosen.device(), "moe_route", [&](const GpuCall& call) {
+    return internal::LaunchRowSort(call, GpuIdsOf(chosen, 0), args.As<MoeRouteAttrs>().experts,
+                                   args.Out<int64_t>(2), args.Out<int64_t>(0), args.Out<int64_t>(1),
+                                   chosen.dim(1));
+  });
+}
+
 }  // namespace
 
 constinit const OpDef kMoeRoute = {
@@ -74,7 +84,7 @@ constinit const OpDef kMoeRoute = {
     .attrs = MoeRouteAttrs::Fields,
     .infer = Infer,
     .cost = Price,
-    .kernel = {.cpu = Run},
+    .kernel = {.cpu = Run, .cuda = RunOnGpu},
     .no_gradient = {0},
 };
 
