@@ -11,23 +11,13 @@ namespace {
 using internal::StepPieces;
 
 template <typename C>
-struct Scalars {
-  C shrink;  // adamw: what the parameter is multiplied by
-  C couple;  // adam: times the parameter, added to the gradient
-  C one_minus_beta1, beta2, one_minus_beta2, inv_sqrt_bias2, eps, step;
-};
+using Scalars = internal::AdamScalars<C>;
 
 template <bool kCoupled, typename C>
 inline __attribute__((always_inline)) void Loop(C* __restrict p, const C* __restrict g,
                                                 C* __restrict m, C* __restrict v, int64_t n,
                                                 const Scalars<C>& s) {
-  for (int64_t i = 0; i < n; ++i) {
-    const C grad = kCoupled ? g[i] + s.couple * p[i] : g[i];
-    m[i] = m[i] + s.one_minus_beta1 * (grad - m[i]);
-    v[i] = s.beta2 * v[i] + s.one_minus_beta2 * grad * grad;
-    const C denominator = std::sqrt(v[i]) * s.inv_sqrt_bias2 + s.eps;
-    p[i] = (kCoupled ? p[i] : p[i] * s.shrink) - s.step * (m[i] / denominator);
-  }
+  for (int64_t i = 0; i < n; ++i) internal::AdamRule<kCoupled>(s, p[i], g[i], m[i], v[i]);
 }
 
 TALLY_CLONES void DecoupledBlock(float* const* x, int64_t n, const Scalars<float>& s) {
@@ -43,16 +33,20 @@ TALLY_CLONES void CoupledBlock(double* const* x, int64_t n, const Scalars<double
   Loop<true>(x[0], x[1], x[2], x[3], n, s);
 }
 
+template <typename C>
+Scalars<C> ScalarsOf(const AdamWAttrs& a) {
+  const double bias1 = 1 - std::pow(a.beta1, static_cast<double>(a.step));
+  const double bias2 = 1 - std::pow(a.beta2, static_cast<double>(a.step));
+  return {
+      C(1 - a.lr * a.weight_decay), C(a.weight_decay), C(1 - a.beta1), C(a.beta2), C(1 - a.beta2),
+      C(1 / std::sqrt(bias2)),      C(a.eps),          C(a.lr / bias1)};
+}
+
 template <bool kCoupled, bool kMaster>
 absl::Status Kernel(const KernelArgs& k) {
-  const AdamWAttrs& a = k.As<AdamWAttrs>();
   internal::VisitCompute(k.out[0].dtype(), [&](auto tag) {
     using C = typename decltype(tag)::type;
-    const double bias1 = 1 - std::pow(a.beta1, static_cast<double>(a.step));
-    const double bias2 = 1 - std::pow(a.beta2, static_cast<double>(a.step));
-    const Scalars<C> s{
-        C(1 - a.lr * a.weight_decay), C(a.weight_decay), C(1 - a.beta1), C(a.beta2), C(1 - a.beta2),
-        C(1 / std::sqrt(bias2)),      C(a.eps),          C(a.lr / bias1)};
+    const auto s = ScalarsOf<C>(k.As<AdamWAttrs>());
     StepPieces<C>(k, kMaster).Run([&](C* const* x, int64_t count) {
       if constexpr (kCoupled) {
         CoupledBlock(x, count, s);
@@ -62,6 +56,14 @@ absl::Status Kernel(const KernelArgs& k) {
     });
   });
   return absl::OkStatus();
+}
+
+template <bool kCoupled, bool kMaster>
+absl::Status GpuKernel(const KernelArgs& k) {
+  return internal::StepOnGpu(k, kMaster, [&](const GpuCall& call, const auto& step, auto tag) {
+    using C = typename decltype(tag)::type;
+    return internal::LaunchAdam(call, step, kCoupled, ScalarsOf<C>(k.As<AdamWAttrs>()));
+  });
 }
 
 template <bool kCoupled>
@@ -95,7 +97,7 @@ constexpr OpDef Define(const char* name) {
   op.attrs = AdamWAttrs::Fields;
   op.infer = Infer<kMaster>;
   op.cost = Price<kCoupled>;
-  op.kernel = {.cpu = Kernel<kCoupled, kMaster>};
+  op.kernel = {.cpu = Kernel<kCoupled, kMaster>, .cuda = GpuKernel<kCoupled, kMaster>};
   op.writes = kMaster ? OperandSet{0, 2, 3, 4} : OperandSet{0, 2, 3};
   if (kMaster) op.overwrites = {2};
   return op;

@@ -7,7 +7,9 @@
 #include "tally/ops/apply.h"
 #include "tally/ops/checks.h"
 #include "tally/ops/defined.h"
+#include "tally/ops/dropout_gpu.h"
 #include "tally/ops/rows.h"
+#include "tally/tensor/gpu.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "tally/ops/dropout.cc"
@@ -152,6 +154,33 @@ absl::Status RunDropoutGrad(const KernelArgs& k) {
   return absl::OkStatus();
 }
 
+// x and y; with p = 1 nothing is kept and the scale does not matter.
+internal::GpuDropout OverGpu(const Tensor& x, double p, const Tensor& mask, const Tensor& y) {
+  return {.dtype = x.dtype(),
+          .n = x.numel(),
+          .scale = p == 1 ? 0 : 1 / (1 - p),
+          .x = x.raw(),
+          .y = y.raw(),
+          .mask = mask.data<bool>()};
+}
+
+absl::Status DropoutOnGpu(const KernelArgs& k) {
+  const auto& a = k.As<DropoutAttrs>();
+  internal::GpuDropout d = OverGpu(*k.in[0], a.p, k.out[1], k.out[0]);
+  d.threshold = ThresholdOf(a.p);
+  d.stream = static_cast<uint32_t>(a.stream);
+  d.seed = a.seed;
+  d.offset = a.offset;
+  return OnGpu(k.out[0].device(),
+               [&](const GpuCall& call) { return internal::LaunchDropout(call, d); });
+}
+
+absl::Status DropoutGradOnGpu(const KernelArgs& k) {
+  const auto d = OverGpu(*k.in[0], k.As<DropoutGradAttrs>().p, *k.in[1], k.out[0]);
+  return OnGpu(k.out[0].device(),
+               [&](const GpuCall& call) { return internal::LaunchDropoutGrad(call, d); });
+}
+
 // dx = keep ? dy / (1 - p) : 0, the same for either op.
 Tensors GradDropout(const GradArgs& g) {
   return {Apply(kDropoutGrad, {g.dy(0), g.out(1)}, DropoutGradAttrs{g.As<DropoutAttrs>().p})};
@@ -167,7 +196,7 @@ constinit const OpDef kDropout = {
     .attrs = DropoutAttrs::Fields,
     .infer = InferDropout,
     .cost = PriceDropout,
-    .kernel = {.cpu = RunDropout},
+    .kernel = {.cpu = RunDropout, .cuda = DropoutOnGpu},
     .grads = {{.of = {0}, .reads = Out(1), .fn = GradDropout}},
 };
 
@@ -176,7 +205,7 @@ constinit const OpDef kDropoutGrad = {
     .attrs = DropoutGradAttrs::Fields,
     .infer = InferDropoutGrad,
     .cost = PriceDropoutGrad,
-    .kernel = {.cpu = RunDropoutGrad},
+    .kernel = {.cpu = RunDropoutGrad, .cuda = DropoutGradOnGpu},
     .grads = {{.of = {0}, .reads = In(1), .fn = GradDropoutGrad}},
     .no_gradient = {1},
 };

@@ -1,5 +1,6 @@
 // rmsprop_.
 #include <cmath>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "tally/ops/optimizer_step.h"
@@ -11,9 +12,7 @@ namespace {
 using internal::StepPieces;
 
 template <typename C>
-struct Scalars {
-  C lr, alpha, one_minus_alpha, eps, decay, momentum;
-};
+using Scalars = internal::RmsPropScalars<C>;
 
 // `mean` and `buffer` are null where the step has none.
 template <typename C>
@@ -26,21 +25,10 @@ inline __attribute__((always_inline)) void Loop(C* __restrict p, const C* __rest
                                                 C* __restrict square, C* __restrict mean,
                                                 C* __restrict buffer, int64_t n,
                                                 const Scalars<C>& s) {
+  C unused = 0;
   for (int64_t i = 0; i < n; ++i) {
-    const C grad = g[i] + s.decay * p[i];
-    square[i] = s.alpha * square[i] + s.one_minus_alpha * grad * grad;
-    C spread = square[i];
-    if constexpr (kCentered) {
-      mean[i] = mean[i] + s.one_minus_alpha * (grad - mean[i]);
-      spread = spread - mean[i] * mean[i];
-    }
-    const C step = grad / (std::sqrt(spread) + s.eps);
-    if constexpr (kMomentum) {
-      buffer[i] = s.momentum * buffer[i] + step;
-      p[i] -= s.lr * buffer[i];
-    } else {
-      p[i] -= s.lr * step;
-    }
+    internal::RmsPropRule<kCentered, kMomentum>(
+        s, p[i], g[i], square[i], kCentered ? mean[i] : unused, kMomentum ? buffer[i] : unused);
   }
 }
 
@@ -65,13 +53,17 @@ TALLY_CLONES void Block(const Arrays<double>& x, int64_t n, const Scalars<double
   Choose(x, n, s);
 }
 
+template <typename C>
+Scalars<C> ScalarsOf(const RmsPropAttrs& a) {
+  return {C(a.lr), C(a.alpha), C(1 - a.alpha), C(a.eps), C(a.weight_decay), C(a.momentum)};
+}
+
 template <bool kMaster>
 absl::Status Kernel(const KernelArgs& k) {
   const RmsPropAttrs& a = k.As<RmsPropAttrs>();
   internal::VisitCompute(k.out[0].dtype(), [&](auto tag) {
     using C = typename decltype(tag)::type;
-    const Scalars<C> s{C(a.lr),  C(a.alpha),        C(1 - a.alpha),
-                       C(a.eps), C(a.weight_decay), C(a.momentum)};
+    const auto s = ScalarsOf<C>(a);
     StepPieces<C>(k, kMaster).Run([&](C* const* x, int64_t count) {
       C* const mean = a.centered ? x[3] : nullptr;
       C* const buffer = a.momentum != 0 ? x[a.centered ? 4 : 3] : nullptr;
@@ -79,6 +71,20 @@ absl::Status Kernel(const KernelArgs& k) {
     });
   });
   return absl::OkStatus();
+}
+
+template <bool kMaster>
+absl::Status GpuKernel(const KernelArgs& k) {
+  const RmsPropAttrs& a = k.As<RmsPropAttrs>();
+  return internal::StepOnGpu(k, kMaster,
+                             [&](const GpuCall& call, internal::GpuStep step, auto tag) {
+                               using C = typename decltype(tag)::type;
+                               if (!a.centered) {  // the buffer is the fourth array then
+                                 std::swap(step.data[3], step.data[4]);
+                                 std::swap(step.dtype[3], step.dtype[4]);
+                               }
+                               return internal::LaunchRmsProp(call, step, ScalarsOf<C>(a));
+                             });
 }
 
 Cost Price(const OpCall& c) {
@@ -113,7 +119,7 @@ constexpr OpDef Define(const char* name) {
   op.attrs = RmsPropAttrs::Fields;
   op.infer = Infer<kMaster>;
   op.cost = Price;
-  op.kernel = {.cpu = Kernel<kMaster>};
+  op.kernel = {.cpu = Kernel<kMaster>, .cuda = GpuKernel<kMaster>};
   op.writes = kMaster ? OperandSet{0, 2, 3, 4, 5} : OperandSet{0, 2, 3, 4};
   if (kMaster) op.overwrites = {2};
   return op;

@@ -3,12 +3,17 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "tally/ops/apply.h"
 #include "tally/ops/checks.h"
+#include "tally/ops/copy_launch.h"
 #include "tally/ops/elementwise_checks.h"
+#include "tally/ops/rope_gpu.h"
 #include "tally/ops/rope_rows.h"
+#include "tally/tensor/backend.h"
+#include "tally/tensor/gpu.h"
 
 namespace tally {
 
@@ -147,6 +152,7 @@ int64_t RopeScratch(const OpCall& call) {
 }
 
 RopeAxes AxesOf(const Tensor& x, int begin, int end) {
+  static_assert(RopeAxes::kMaxAxes == kMaxRank);
   RopeAxes axes;
   for (int d = begin; d < end; ++d) {
     if (x.dim(d) == 1) continue;
@@ -184,6 +190,47 @@ absl::Status RunRope(const KernelArgs& k) {
   return absl::OkStatus();
 }
 
+// The features that do not turn.
+Tensor Rest(const Tensor& x, int64_t turned) {
+  const TensorSpec spec{x.dtype(), x.shape().With(x.rank() - 1, x.shape()[-1] - turned)};
+  return x.Alias(spec, x.strides(), x.offset() + turned);
+}
+
+// The frequencies are the host's; sines are made of them on the GPU.
+absl::Status RopeOnGpu(const KernelArgs& k) {
+  const auto& a = k.As<RopeAttrs>();
+  const Tensor &x = *k.in[0], &y = k.out[0];
+  if (x.numel() == 0) return absl::OkStatus();
+  RopeTable table = TableOf(a, x.spec());
+  if (table.pairs > 0) {
+    table.data = static_cast<double*>(k.scratch);
+    std::vector<double> frequencies(table.pairs);
+    for (int64_t i = 0; i < table.pairs; ++i) frequencies[i] = RopeFrequency(a, i, table.pairs);
+    TALLY_RETURN_IF_ERROR(ExistingBackend(x.device())
+                              .CopyIn(table.Frequencies(), frequencies.data(),
+                                      table.pairs * static_cast<int64_t>(sizeof(double))));
+    const int axis = FromFront(a.axis, x.rank());
+    const GpuRope rope{.dtype = x.dtype(),
+                       .outer = AxesOf(x, 0, axis),
+                       .inner = AxesOf(x, axis + 1, x.rank() - 1),
+                       .positions = x.dim(axis),
+                       .position_stride = x.strides()[axis],
+                       .features = x.shape()[-1],
+                       .pairs = table.pairs,
+                       .interleaved = a.interleaved,
+                       .inverse = a.inverse,
+                       .x = x.raw(),
+                       .y = y.raw()};
+    const absl::Span<const int64_t> documents = a.documents.list();
+    TALLY_RETURN_IF_ERROR(OnGpu(x.device(), [&](const GpuCall& call) {
+      return LaunchRope(call, rope, table, a.offset, documents.data(),
+                        static_cast<int64_t>(documents.size()));
+    }));
+  }
+  const int64_t turned = 2 * table.pairs;
+  return turned == x.shape()[-1] ? absl::OkStatus() : CopyOnGpu(Rest(y, turned), Rest(x, turned));
+}
+
 bool UnitLastStride(const Tensor& in, int, const Attrs&) {
   return in.rank() > 0 && (in.strides()[in.rank() - 1] == 1 || in.shape()[-1] <= 1);
 }
@@ -210,7 +257,7 @@ constinit const OpDef kRope = {
     .infer = InferRope,
     .cost = PriceRope,
     .scratch = RopeScratch,
-    .kernel = {.cpu = RunRope},
+    .kernel = {.cpu = RunRope, .cuda = RopeOnGpu},
     .strided = {0},
     .strided_ok = UnitLastStride,
     .grads = {{.of = {0}, .reads = kNothing, .fn = GradRope}},

@@ -183,13 +183,6 @@ HWY_EXPORT(RopeTasks);
 
 namespace {
 
-// (cos, sin) of the sum of two angles.
-void Turn(double c, double s, double& cos, double& sin) {
-  const double turned = cos * c - sin * s;
-  sin = sin * c + cos * s;
-  cos = turned;
-}
-
 // Row r holds the angles f r 2^shift. Rows that are powers of two are made directly, where the
 // angle is exact; any other is the product of two before it.
 void FillRows(double* rows, int64_t count, int shift, const double* f, int64_t pairs) {

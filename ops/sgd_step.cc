@@ -8,23 +8,16 @@ namespace {
 using internal::StepPieces;
 
 template <typename C>
-struct Scalars {
-  C lr, momentum, keep, decay;
-  bool nesterov, first;
-};
+using Scalars = internal::SgdScalars<C>;
 
 template <typename C>
 inline __attribute__((always_inline)) void Loop(C* __restrict p, const C* __restrict g,
                                                 C* __restrict b, int64_t n, const Scalars<C>& s) {
   if (b == nullptr) {
-    for (int64_t i = 0; i < n; ++i) p[i] -= s.lr * (g[i] + s.decay * p[i]);
+    for (int64_t i = 0; i < n; ++i) internal::SgdRule(s, p[i], g[i]);
     return;
   }
-  for (int64_t i = 0; i < n; ++i) {
-    const C grad = g[i] + s.decay * p[i];
-    b[i] = s.first ? grad : s.momentum * b[i] + s.keep * grad;
-    p[i] -= s.lr * (s.nesterov ? grad + s.momentum * b[i] : b[i]);
-  }
+  for (int64_t i = 0; i < n; ++i) internal::SgdMomentumRule(s, p[i], g[i], b[i]);
 }
 
 TALLY_CLONES void Block(float* const* x, int64_t n, const Scalars<float>& s) {
@@ -34,16 +27,27 @@ TALLY_CLONES void Block(double* const* x, int64_t n, const Scalars<double>& s) {
   Loop(x[0], x[1], x[2], n, s);
 }
 
+template <typename C>
+Scalars<C> ScalarsOf(const SgdAttrs& a) {
+  return {C(a.lr), C(a.momentum), C(1 - a.dampening), C(a.weight_decay), a.nesterov, a.first};
+}
+
 template <bool kMaster>
 absl::Status Kernel(const KernelArgs& k) {
-  const SgdAttrs& a = k.As<SgdAttrs>();
   internal::VisitCompute(k.out[0].dtype(), [&](auto tag) {
     using C = typename decltype(tag)::type;
-    const Scalars<C> s{C(a.lr),           C(a.momentum), C(1 - a.dampening),
-                       C(a.weight_decay), a.nesterov,    a.first};
+    const auto s = ScalarsOf<C>(k.As<SgdAttrs>());
     StepPieces<C>(k, kMaster).Run([&](C* const* x, int64_t count) { Block(x, count, s); });
   });
   return absl::OkStatus();
+}
+
+template <bool kMaster>
+absl::Status GpuKernel(const KernelArgs& k) {
+  return internal::StepOnGpu(k, kMaster, [&](const GpuCall& call, const auto& step, auto tag) {
+    using C = typename decltype(tag)::type;
+    return internal::LaunchSgd(call, step, ScalarsOf<C>(k.As<SgdAttrs>()));
+  });
 }
 
 Cost Price(const OpCall& c) {
@@ -70,7 +74,7 @@ constexpr OpDef Define(const char* name) {
   op.attrs = SgdAttrs::Fields;
   op.infer = Infer<kMaster>;
   op.cost = Price;
-  op.kernel = {.cpu = Kernel<kMaster>};
+  op.kernel = {.cpu = Kernel<kMaster>, .cuda = GpuKernel<kMaster>};
   op.writes = kMaster ? OperandSet{0, 2, 3} : OperandSet{0, 2};
   if (kMaster) op.overwrites = {2};
   return op;

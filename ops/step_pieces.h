@@ -10,7 +10,10 @@
 #include "tally/ops/apply.h"
 #include "tally/ops/narrow_blocks.h"
 #include "tally/ops/optimizer_step.h"
+#include "tally/ops/step_gpu.h"
+#include "tally/ops/step_rules.h"
 #include "tally/tensor/dtype_dispatch.h"
+#include "tally/tensor/gpu.h"
 
 // The loops of a step vectorise; one clone per instruction set is chosen when the program starts.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && \
@@ -119,6 +122,20 @@ void VisitCompute(DType dtype, const Fn& fn) {
   } else {
     fn(TypeTag<float>{});
   }
+}
+
+// The operands of a step as a GPU gets them, the state in the order of the op.
+GpuStep GpuStepOf(const KernelArgs& k, bool master);
+
+// launch(call, step, TypeTag of the compute type) -> GpuError; nothing for no elements.
+template <typename Launch>
+absl::Status StepOnGpu(const KernelArgs& k, bool master, const Launch& launch) {
+  if (k.in[0]->numel() == 0) return absl::OkStatus();
+  return OnGpu(k.in[0]->device(), [&](const GpuCall& call) {
+    const GpuStep step = GpuStepOf(k, master);
+    return step.dtype[0] == DType::kF64 ? launch(call, step, TypeTag<double>{})
+                                        : launch(call, step, TypeTag<float>{});
+  });
 }
 
 }  // namespace tally::internal
