@@ -1,6 +1,7 @@
 #include "tally/ops/sdpa.h"
 
 #include <cmath>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "tally/ops/apply.h"
@@ -9,10 +10,13 @@
 #include "tally/ops/matmul.h"
 #include "tally/ops/reduce.h"
 #include "tally/ops/rows.h"
+#include "tally/ops/sdpa_gpu.h"
 #include "tally/ops/sdpa_tiles.h"
 #include "tally/ops/softmax.h"
 #include "tally/ops/unary.h"
 #include "tally/ops/view.h"
+#include "tally/tensor/backend.h"
+#include "tally/tensor/gpu.h"
 
 namespace tally {
 
@@ -175,24 +179,97 @@ SdpaOperand OperandOf(const Tensor& x) {
   return {x.raw(), strides[0], strides[1], strides[2]};
 }
 
+SdpaInputs InputsOf(const KernelArgs& k, int first) {
+  return {OperandOf(*k.in[first]), OperandOf(*k.in[first + 1]), OperandOf(*k.in[first + 2])};
+}
+SdpaShape ForwardShape(const KernelArgs& k) {
+  return ShapeOf(k.in[0]->spec(), k.in[1]->spec(), k.in[2]->spec(), k.As<SdpaAttrs>());
+}
+SdpaShape GradShape(const KernelArgs& k) {
+  return ShapeOf(k.in[1]->spec(), k.in[2]->spec(), k.in[3]->spec(), k.As<SdpaAttrs>());
+}
+SdpaGradArrays GradArraysOf(const KernelArgs& k) {
+  return {.dy = OperandOf(*k.in[0]),
+          .out = OperandOf(*k.in[4]),
+          .lse = k.in[5]->raw(),
+          .dq = k.out[0].raw(),
+          .dk = k.out[1].raw(),
+          .dv = k.out[2].raw()};
+}
+
 absl::Status Run(const KernelArgs& k) {
-  const SdpaShape s = ShapeOf(k.in[0]->spec(), k.in[1]->spec(), k.in[2]->spec(), k.As<SdpaAttrs>());
-  RunSdpa(s, {OperandOf(*k.in[0]), OperandOf(*k.in[1]), OperandOf(*k.in[2])}, k.out[0].raw(),
-          k.out[1].raw(), k.scratch);
+  RunSdpa(ForwardShape(k), InputsOf(k, 0), k.out[0].raw(), k.out[1].raw(), k.scratch);
   return absl::OkStatus();
 }
 
 absl::Status RunGrad(const KernelArgs& k) {
-  const SdpaShape s = ShapeOf(k.in[1]->spec(), k.in[2]->spec(), k.in[3]->spec(), k.As<SdpaAttrs>());
-  RunSdpaGrad(s, {OperandOf(*k.in[1]), OperandOf(*k.in[2]), OperandOf(*k.in[3])},
-              {.dy = OperandOf(*k.in[0]),
-               .out = OperandOf(*k.in[4]),
-               .lse = k.in[5]->raw(),
-               .dq = k.out[0].raw(),
-               .dk = k.out[1].raw(),
-               .dv = k.out[2].raw()},
-              k.scratch);
+  RunSdpaGrad(GradShape(k), InputsOf(k, 1), GradArraysOf(k), k.scratch);
   return absl::OkStatus();
+}
+
+// Rows of whole vectors of 16 bytes.
+bool AlignedRows(const SdpaOperand& x, int64_t row, int64_t item) {
+  const int64_t address = static_cast<int64_t>(reinterpret_cast<uintptr_t>(x.data));
+  for (const int64_t stride : {row, x.batch, x.position, x.head}) {
+    if (stride * item % 16 != 0) return false;
+  }
+  return address % 16 == 0;
+}
+
+// Documents need a table of what every query sees, at the start of scratch as on the CPU.
+absl::StatusOr<internal::GpuSdpa> OnDevice(const SdpaShape& s, const SdpaInputs& in,
+                                           const KernelArgs& k) {
+  internal::GpuSdpa f{.dtype = s.dtype,
+                      .batch = s.batch,
+                      .queries = s.queries,
+                      .keys = s.keys,
+                      .heads = s.heads,
+                      .kv_heads = s.kv_heads,
+                      .group = s.group(),
+                      .d = s.d,
+                      .e = s.e,
+                      .scales = SdpaScalesOf(s.scale, s.softcap),
+                      .softcap = s.softcap != 0,
+                      .causal = s.mask.causal,
+                      .window = s.mask.window,
+                      .in = in};
+  const int64_t item = ItemSize(s.dtype);
+  f.aligned =
+      AlignedRows(in.q, s.d, item) && AlignedRows(in.k, s.d, item) && AlignedRows(in.v, s.e, item);
+  if (!s.mask.documents.empty()) {
+    std::vector<KeyRange> ranges(static_cast<size_t>(s.queries));
+    FillVisibleKeys(s.mask, s.queries, s.keys, ranges.data());
+    TALLY_RETURN_IF_ERROR(
+        ExistingBackend(k.out[0].device())
+            .CopyIn(k.scratch, ranges.data(), s.queries * int64_t{sizeof(KeyRange)}));
+    f.ranges = static_cast<const KeyRange*>(k.scratch);
+  }
+  return f;
+}
+
+absl::Status RunOnGpu(const KernelArgs& k) {
+  const SdpaShape s = ForwardShape(k);
+  if (s.batch * s.heads * s.queries == 0) return absl::OkStatus();
+  TALLY_ASSIGN_OR_RETURN(internal::GpuSdpa f, OnDevice(s, InputsOf(k, 0), k));
+  f.out = k.out[0].raw();
+  f.lse = k.out[1].raw();
+  return OnGpu(k.out[0].device(),
+               [&](const GpuCall& call) { return internal::LaunchSdpa(call, f); });
+}
+
+absl::Status RunGradOnGpu(const KernelArgs& k) {
+  const SdpaShape s = GradShape(k);
+  if (s.batch * s.kv_heads == 0) return absl::OkStatus();
+  TALLY_ASSIGN_OR_RETURN(internal::GpuSdpa f, OnDevice(s, InputsOf(k, 1), k));
+  f.grad = GradArraysOf(k);
+  const int64_t item = ItemSize(s.dtype);
+  f.aligned = f.aligned && AlignedRows(f.grad.dy, s.e, item);
+  // What the CPU works in has room for the sums of all rows, but where there are very many.
+  const int64_t ranges = SdpaRangeBytes(s);
+  const int64_t rows = s.batch * s.heads * s.queries * ItemSize(StatDType(s.dtype));
+  if (rows <= SdpaGradScratch(s) - ranges) f.delta = static_cast<char*>(k.scratch) + ranges;
+  return OnGpu(k.out[0].device(),
+               [&](const GpuCall& call) { return internal::LaunchSdpaGrad(call, f); });
 }
 
 // [B, T, H, d] as [B, Hkv, H / Hkv, T, d].
@@ -247,7 +324,7 @@ constinit const OpDef kSdpa = {
     .cost = Price,
     .masked = MaskedForward,
     .scratch = Scratch,
-    .kernel = {.cpu = Run},
+    .kernel = {.cpu = Run, .cuda = RunOnGpu},
     .strided = {0, 1, 2},
     .strided_ok = StridedOk,
     .grads = {{.of = {0, 1, 2}, .reads = In(0) | In(1) | In(2) | Out(0) | Out(1), .fn = Grad}},
@@ -260,7 +337,7 @@ constinit const OpDef kSdpaGrad = {
     .cost = PriceGrad,
     .masked = MaskedBackward,
     .scratch = GradScratch,
-    .kernel = {.cpu = RunGrad},
+    .kernel = {.cpu = RunGrad, .cuda = RunGradOnGpu},
     .strided = {0, 1, 2, 3, 4},
     .strided_ok = StridedOk,
 };

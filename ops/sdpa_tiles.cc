@@ -249,12 +249,9 @@ int64_t ForwardPieces(const SdpaShape& s) { return s.batch * s.heads * SdpaTiles
 int64_t BackwardPieces(const SdpaShape& s) { return s.batch * s.kv_heads; }
 
 int64_t ComputeSize(const SdpaShape& s) { return s.dtype == DType::kF64 ? 8 : 4; }
-int64_t RangeBytes(const SdpaShape& s) {
-  return PaddedTo(s.queries * static_cast<int64_t>(sizeof(KeyRange)), 64);
-}
 int64_t ScratchOf(const SdpaShape& s, int64_t pieces, int64_t slot) {
   if (pieces == 0) return 0;
-  return RangeBytes(s) + std::min(pieces, kSdpaSlots) * slot * ComputeSize(s);
+  return SdpaRangeBytes(s) + std::min(pieces, kSdpaSlots) * slot * ComputeSize(s);
 }
 
 const KeyRange* FillRanges(const SdpaShape& s, void* scratch) {
@@ -269,7 +266,7 @@ constexpr int64_t kGrain = 4096;
 // fn(piece, memory of its slot): of its own where there are enough, else that of the thread.
 template <typename Fn>
 void ForPieces(const SdpaShape& s, int64_t pieces, int64_t slot, void* scratch, const Fn& fn) {
-  char* const slots = static_cast<char*>(scratch) + RangeBytes(s);
+  char* const slots = static_cast<char*>(scratch) + SdpaRangeBytes(s);
   const int64_t bytes = slot * ComputeSize(s);
   const bool parallel = pieces > 1 && s.batch * s.heads * s.queries * s.keys > kGrain;
   const int threads =
@@ -294,6 +291,9 @@ Count ExecutedPairs(const SdpaShape& s) {
   return pairs;
 }
 
+int64_t SdpaRangeBytes(const SdpaShape& s) {
+  return PaddedTo(s.queries * static_cast<int64_t>(sizeof(KeyRange)), 64);
+}
 int64_t SdpaScratch(const SdpaShape& s) {
   return ScratchOf(s, ForwardPieces(s), SdpaLayout(s).forward_size);
 }

@@ -5,7 +5,8 @@
 #include <cstdint>
 
 #include "tally/ops/attention_mask.h"
-#include "tally/tensor/dtype.h"
+#include "tally/ops/sdpa_operands.h"
+#include "tally/tensor/element.h"
 
 namespace tally {
 
@@ -29,25 +30,11 @@ struct SdpaShape {
   int64_t group() const { return kv_heads == 0 ? 1 : heads / kv_heads; }
 };
 
-// First element, and strides in elements of batch, position and head; the last axis has stride 1.
-struct SdpaOperand {
-  const void* data = nullptr;
-  int64_t batch = 0, position = 0, head = 0;
-};
-struct SdpaInputs {
-  SdpaOperand q, k, v;
-};
-struct SdpaGradArrays {
-  SdpaOperand dy, out;
-  const void* lse = nullptr;  // [B,H,Q]
-  void* dq = nullptr;         // contiguous, like the inputs' shapes
-  void* dk = nullptr;
-  void* dv = nullptr;
-};
-
 // Pairs of the tiles that run, of one matrix of scores.
 Count ExecutedPairs(const SdpaShape& s);
 
+// Of scratch, the table of keys that queries see, which comes first.
+int64_t SdpaRangeBytes(const SdpaShape& s);
 int64_t SdpaScratch(const SdpaShape& s);
 int64_t SdpaGradScratch(const SdpaShape& s);
 // out [B,Q,H,e] and lse [B,H,Q]. `scratch` is aligned to 64 bytes.
