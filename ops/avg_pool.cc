@@ -3,9 +3,11 @@
 #include "tally/ops/checks.h"
 #include "tally/ops/defined.h"
 #include "tally/ops/pool.h"
+#include "tally/ops/pool_gpu.h"
 #include "tally/ops/pool_planes.h"
 #include "tally/ops/rows.h"
 #include "tally/ops/view.h"
+#include "tally/tensor/gpu.h"
 
 namespace tally {
 
@@ -24,7 +26,17 @@ constexpr AttrField kFields[] = {TALLY_ATTR(AvgPoolAttrs, kernel_h),
 absl::Span<const AttrField> AvgPoolAttrs::Fields() { return absl::MakeConstSpan(kFields, 7); }
 absl::Span<const AttrField> AvgPoolAttrs::GradFields() { return kFields; }
 
-// ---- what both kinds of pools check
+// ---- what both kinds of pools share
+
+internal::GpuPool OnDevice(const PoolPlanes& p, const void* from, void* to) {
+  return {.dtype = p.dtype,
+          .planes = p.planes,
+          .h = p.h,
+          .w = p.w,
+          .count_include_pad = p.count_include_pad,
+          .from = from,
+          .to = to};
+}
 
 absl::Status WantPlanes(const OpCall& call) {
   const TensorSpec& x = call.in[0];
@@ -91,26 +103,33 @@ Cost PriceGrad(const OpCall& call) {
   return {.other = Count(call.in[0].numel()) * (Taps(call) + 1)};
 }
 
-absl::Status Run(const KernelArgs& k) {
-  const Tensor &x = *k.in[0], &y = k.out[0];
-  if (y.numel() == 0) return absl::OkStatus();
-  PoolPlanes p = PlanesOf(x.shape(), x.dim(2), x.dim(3), k.As<AvgPoolAttrs>());
+// Sizes of a call, whose planes of x are `x` and those of y `y`.
+PoolPlanes PlanesOf(const Tensor& x, const Tensor& y, const AvgPoolAttrs& a) {
+  PoolPlanes p = PlanesOf(x.shape(), x.dim(2), x.dim(3), a);
   p.dtype = x.dtype();
   p.h.out = y.dim(2);
   p.w.out = y.dim(3);
-  RunAvgPool(p, x.raw(), y.raw());
-  return absl::OkStatus();
+  return p;
+}
+
+absl::Status Run(const KernelArgs& k) {
+  const Tensor &x = *k.in[0], &y = k.out[0];
+  if (y.numel() == 0) return absl::OkStatus();
+  const PoolPlanes p = PlanesOf(x, y, k.As<AvgPoolAttrs>());
+  if (y.device() == kCpu) return RunAvgPool(p, x.raw(), y.raw()), absl::OkStatus();
+  return OnGpu(y.device(), [&](const GpuCall& call) {
+    return internal::LaunchAvgPool(call, OnDevice(p, x.raw(), y.raw()));
+  });
 }
 
 absl::Status RunGrad(const KernelArgs& k) {
   const Tensor &dy = *k.in[0], &dx = k.out[0];
   if (dx.numel() == 0) return absl::OkStatus();
-  PoolPlanes p = PlanesOf(dx.shape(), dx.dim(2), dx.dim(3), k.As<AvgPoolAttrs>());
-  p.dtype = dx.dtype();
-  p.h.out = dy.dim(2);
-  p.w.out = dy.dim(3);
-  RunAvgPoolGrad(p, dy.raw(), dx.raw());
-  return absl::OkStatus();
+  const PoolPlanes p = PlanesOf(dx, dy, k.As<AvgPoolAttrs>());
+  if (dx.device() == kCpu) return RunAvgPoolGrad(p, dy.raw(), dx.raw()), absl::OkStatus();
+  return OnGpu(dx.device(), [&](const GpuCall& call) {
+    return internal::LaunchAvgPoolGrad(call, OnDevice(p, dy.raw(), dx.raw()));
+  });
 }
 
 // Averages are linear: each is the other's gradient.
@@ -133,7 +152,7 @@ constinit const OpDef kAvgPool2d = {
     .attrs = AvgPoolAttrs::Fields,
     .infer = Infer,
     .cost = Price,
-    .kernel = {.cpu = Run},
+    .kernel = {.cpu = Run, .cuda = Run},
     .grads = {{.of = {0}, .fn = Grad}},
 };
 
@@ -142,7 +161,7 @@ constinit const OpDef kAvgPool2dGrad = {
     .attrs = AvgPoolAttrs::GradFields,
     .infer = InferGrad,
     .cost = PriceGrad,
-    .kernel = {.cpu = RunGrad},
+    .kernel = {.cpu = RunGrad, .cuda = RunGrad},
     .grads = {{.of = {0}, .fn = GradOfGrad}},
 };
 

@@ -3,7 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "tally/ops/apply.h"
 #include "tally/ops/checks.h"
-#include "tally/ops/conv_geometry.h"
+#include "tally/ops/conv_kernels.h"
 #include "tally/ops/defined.h"
 #include "tally/ops/product.h"
 #include "tally/ops/reduce.h"
@@ -223,39 +223,42 @@ int64_t ScratchWeightGrad(const OpCall& call) {
   return ConvWeightGradScratch(WeightGradGeometry(call), call.in[0].dtype);
 }
 
+// Both devices are called alike.
+using ConvRun = absl::Status (*)(const ConvGeometry& g, const ConvOperands& o);
+
+template <ConvRun run>
 absl::Status RunForward(const KernelArgs& k) {
   const Tensor &x = *k.in[0], &w = *k.in[1], &y = k.out[0];
-  return RunConvForward(
-      WithOutput(ForwardGeometry(x.shape(), w.shape(), k.As<Conv2dAttrs>()), y.shape()),
-      {.dtype = y.dtype(),
-       .x = x.raw(),
-       .w = w.raw(),
-       .y = y.raw(),
-       .bias = k.in.size() == 3 ? k.in[2]->raw() : nullptr,
-       .device = y.device(),
-       .scratch = k.scratch});
+  return run(WithOutput(ForwardGeometry(x.shape(), w.shape(), k.As<Conv2dAttrs>()), y.shape()),
+             {.dtype = y.dtype(),
+              .x = x.raw(),
+              .w = w.raw(),
+              .y = y.raw(),
+              .bias = k.in.size() == 3 ? k.in[2]->raw() : nullptr,
+              .device = y.device(),
+              .scratch = k.scratch});
 }
+template <ConvRun run>
 absl::Status RunInputGrad(const KernelArgs& k) {
   const Tensor &dy = *k.in[0], &w = *k.in[1], &dx = k.out[0];
-  return RunConvInputGrad(
-      WithOutput(InputGradGeometry(dy.shape(), w.shape(), k.As<Conv2dAttrs>()), dy.shape()),
-      {.dtype = dy.dtype(),
-       .x = dx.raw(),
-       .w = w.raw(),
-       .y = dy.raw(),
-       .device = dy.device(),
-       .scratch = k.scratch});
+  return run(WithOutput(InputGradGeometry(dy.shape(), w.shape(), k.As<Conv2dAttrs>()), dy.shape()),
+             {.dtype = dy.dtype(),
+              .x = dx.raw(),
+              .w = w.raw(),
+              .y = dy.raw(),
+              .device = dy.device(),
+              .scratch = k.scratch});
 }
+template <ConvRun run>
 absl::Status RunWeightGrad(const KernelArgs& k) {
   const Tensor &dy = *k.in[0], &x = *k.in[1], &dw = k.out[0];
-  return RunConvWeightGrad(
-      WithOutput(WeightGradGeometry(dy.shape(), x.shape(), k.As<Conv2dAttrs>()), dy.shape()),
-      {.dtype = dy.dtype(),
-       .x = x.raw(),
-       .w = dw.raw(),
-       .y = dy.raw(),
-       .device = dy.device(),
-       .scratch = k.scratch});
+  return run(WithOutput(WeightGradGeometry(dy.shape(), x.shape(), k.As<Conv2dAttrs>()), dy.shape()),
+             {.dtype = dy.dtype(),
+              .x = x.raw(),
+              .w = dw.raw(),
+              .y = dy.raw(),
+              .device = dy.device(),
+              .scratch = k.scratch});
 }
 
 // ---- gradients: y = x * w is linear in each of the three, so each rule is one of the ops.
@@ -303,7 +306,7 @@ const OpDef kConv2d = {
     .infer = InferForward,
     .cost = PriceForward,
     .scratch = ScratchForward,
-    .kernel = {.cpu = RunForward},
+    .kernel = {.cpu = RunForward<RunConvForward>, .cuda = RunForward<RunConvForwardOnGpu>},
     .grads = {{.of = {0}, .reads = In(1), .fn = ForwardX},
               {.of = {1}, .reads = In(0), .fn = ForwardW},
               {.of = {2}, .reads = kNothing, .fn = ForwardBias}},
@@ -315,7 +318,7 @@ const OpDef kConv2dInputGrad = {
     .infer = InferInputGrad,
     .cost = PriceInputGrad,
     .scratch = ScratchInputGrad,
-    .kernel = {.cpu = RunInputGrad},
+    .kernel = {.cpu = RunInputGrad<RunConvInputGrad>, .cuda = RunInputGrad<RunConvInputGradOnGpu>},
     .grads = {{.of = {0}, .reads = In(1), .fn = InputGradDy},
               {.of = {1}, .reads = In(0), .fn = InputGradW}},
 };
@@ -326,7 +329,8 @@ const OpDef kConv2dWeightGrad = {
     .infer = InferWeightGrad,
     .cost = PriceWeightGrad,
     .scratch = ScratchWeightGrad,
-    .kernel = {.cpu = RunWeightGrad},
+    .kernel = {.cpu = RunWeightGrad<RunConvWeightGrad>,
+               .cuda = RunWeightGrad<RunConvWeightGradOnGpu>},
     .grads = {{.of = {0}, .reads = In(1), .fn = WeightGradDy},
               {.of = {1}, .reads = In(0), .fn = WeightGradX}},
 };

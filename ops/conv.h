@@ -18,7 +18,8 @@
 // How it runs: panels of x, one group of one image and at most about kConvPanel elements at a time,
 // in scratch, and the backend's matrix product. Kernels of 1x1 with stride 1 and no padding read x
 // in place. Kernels that tile x (stride = kernel, no padding: patches) copy each patch once.
-// Depthwise convolutions (one input channel a group, several groups) have kernels of their own.
+// Depthwise convolutions (one input channel a group, several groups) have kernels of their own. On
+// a GPU no panel is made: blocks gather what they multiply from x as it lies.
 //
 // Errors, thrown as Error (kInvalidArgument): ranks, dtypes or sizes that do not fit, channels that
 // the groups do not divide, a kernel larger than the padded input, strides below 1.

@@ -1,6 +1,6 @@
 // Depthwise convolution: each output channel reads one plane. Rows are read as vectors where the
 // stride is 1 and every tap lies inside; what is left goes element by element.
-#include "tally/ops/conv_geometry.h"
+#include "tally/ops/conv_kernels.h"
 #include "tally/ops/rows.h"
 
 #undef HWY_TARGET_INCLUDE

@@ -4,7 +4,7 @@
 // at a time.
 #include <cstring>
 
-#include "tally/ops/conv_geometry.h"
+#include "tally/ops/conv_kernels.h"
 #include "tally/ops/rows.h"
 #include "tally/tensor/backend.h"
 #include "tally/tensor/dtype_dispatch.h"
@@ -192,34 +192,6 @@ void Round(const void* from, int64_t n, DType dtype, void* to) {
   });
 }
 
-// y [Co/g, P] = w [Co/g, C/g] · x [C/g, P] for every image and group, as one batch.
-absl::Status PointwiseForward(const Pieces& p) {
-  const ConvGeometry& g = p.g;
-  GemmArgs args = p.Product(g.out_group(), g.out_plane(), g.taps());
-  args.batch = {g.batch, g.groups};
-  args.a = Operand(p.o.w, p.o.dtype, g.taps());
-  args.a.batch_stride = {0, g.out_group() * g.taps()};
-  args.b = Operand(p.o.x, p.o.dtype, g.in_plane());
-  args.b.batch_stride = {g.in_channels * g.in_plane(), g.in_group() * g.in_plane()};
-  args.c = {p.o.y, p.o.dtype, g.out_plane()};
-  args.c.batch_stride = {g.out_channels * g.out_plane(), g.out_group() * g.out_plane()};
-  args.beta = p.o.bias == nullptr ? 0 : 1;
-  return p.Run(args);
-}
-
-absl::Status PointwiseInputGrad(const Pieces& p) {
-  const ConvGeometry& g = p.g;
-  GemmArgs args = p.Product(g.taps(), g.out_plane(), g.out_group());
-  args.batch = {g.batch, g.groups};
-  args.a = Operand(p.o.w, p.o.dtype, g.taps(), /*transposed=*/true);
-  args.a.batch_stride = {0, g.out_group() * g.taps()};
-  args.b = Operand(p.o.y, p.o.dtype, g.out_plane());
-  args.b.batch_stride = {g.out_channels * g.out_plane(), g.out_group() * g.out_plane()};
-  args.c = {p.o.x, p.o.dtype, g.in_plane()};
-  args.c.batch_stride = {g.in_channels * g.in_plane(), g.in_group() * g.in_plane()};
-  return p.Run(args);
-}
-
 // dw += dy · panelᵀ for one panel (or, pointwise, x itself) of one image and group.
 absl::Status AddWeightGrad(const Pieces& p, const void* dy, const GemmArgs::Operand& panel,
                            int64_t pixels, void* sum, bool first) {
@@ -261,6 +233,33 @@ int64_t ConvWeightGradScratch(const ConvGeometry& g, DType dtype) {
   return sums + (g.pointwise() ? 0 : PanelBytes(g, dtype));
 }
 
+absl::Status RunPointwiseForward(const ConvGeometry& g, const ConvOperands& o) {
+  const Pieces p{g, o};
+  GemmArgs args = p.Product(g.out_group(), g.out_plane(), g.taps());
+  args.batch = {g.batch, g.groups};
+  args.a = Operand(o.w, o.dtype, g.taps());
+  args.a.batch_stride = {0, g.out_group() * g.taps()};
+  args.b = Operand(o.x, o.dtype, g.in_plane());
+  args.b.batch_stride = {g.in_channels * g.in_plane(), g.in_group() * g.in_plane()};
+  args.c = {o.y, o.dtype, g.out_plane()};
+  args.c.batch_stride = {g.out_channels * g.out_plane(), g.out_group() * g.out_plane()};
+  args.beta = o.bias == nullptr ? 0 : 1;
+  return p.Run(args);
+}
+
+absl::Status RunPointwiseInputGrad(const ConvGeometry& g, const ConvOperands& o) {
+  const Pieces p{g, o};
+  GemmArgs args = p.Product(g.taps(), g.out_plane(), g.out_group());
+  args.batch = {g.batch, g.groups};
+  args.a = Operand(o.w, o.dtype, g.taps(), /*transposed=*/true);
+  args.a.batch_stride = {0, g.out_group() * g.taps()};
+  args.b = Operand(o.y, o.dtype, g.out_plane());
+  args.b.batch_stride = {g.out_channels * g.out_plane(), g.out_group() * g.out_plane()};
+  args.c = {o.x, o.dtype, g.in_plane()};
+  args.c.batch_stride = {g.in_channels * g.in_plane(), g.in_group() * g.in_plane()};
+  return p.Run(args);
+}
+
 absl::Status RunConvForward(const ConvGeometry& g, const ConvOperands& o) {
   const int64_t elements = g.batch * g.out_channels * g.out_plane();
   if (elements == 0) return absl::OkStatus();
@@ -271,7 +270,7 @@ absl::Status RunConvForward(const ConvGeometry& g, const ConvOperands& o) {
     return absl::OkStatus();
   }
   const Pieces p{g, o};
-  if (g.pointwise()) return PointwiseForward(p);
+  if (g.pointwise()) return RunPointwiseForward(g, o);
   for (int64_t at = 0; at < g.batch * g.groups; ++at) {
     const int64_t n = at / g.groups, group = at % g.groups;
     TALLY_RETURN_IF_ERROR(ForPanels(g, [&](int64_t row, int64_t rows) {
@@ -294,7 +293,7 @@ absl::Status RunConvInputGrad(const ConvGeometry& g, const ConvOperands& o) {
   if (g.depthwise()) return RunDepthwiseInputGrad(g, o), absl::OkStatus();
   if (g.out_channels == 0) return Zero(o.x, elements, o.dtype), absl::OkStatus();
   const Pieces p{g, o};
-  if (g.pointwise()) return PointwiseInputGrad(p);
+  if (g.pointwise()) return RunPointwiseInputGrad(g, o);
   const DType compute = ComputeDType(o.dtype);
   const int64_t planes = g.in_group() * g.in_plane();
   void* const sums = static_cast<char*>(o.scratch) + PanelBytes(g, compute);

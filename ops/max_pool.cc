@@ -9,6 +9,7 @@
 #include "tally/ops/pool_planes.h"
 #include "tally/ops/rows.h"
 #include "tally/ops/view.h"
+#include "tally/tensor/gpu.h"
 
 namespace tally {
 
@@ -78,8 +79,12 @@ absl::Status KernelMaxPool(const KernelArgs& k) {
   p.h.out = k.out[0].dim(2);
   p.w.out = k.out[0].dim(3);
   if (k.out[0].numel() == 0) return absl::OkStatus();
-  RunMaxPool(p, k.in[0]->raw(), k.out[0].raw(), k.Out<int64_t>(1));
-  return absl::OkStatus();
+  const Tensor &x = *k.in[0], &y = k.out[0];
+  int64_t* const index = k.Out<int64_t>(1);
+  if (y.device() == kCpu) return RunMaxPool(p, x.raw(), y.raw(), index), absl::OkStatus();
+  return OnGpu(y.device(), [&](const GpuCall& call) {
+    return internal::LaunchMaxPool(call, OnDevice(p, x.raw(), y.raw()), index);
+  });
 }
 
 // ---- max_pool2d_grad and max_pool2d_pick
@@ -197,6 +202,32 @@ absl::Status RunPick(const KernelArgs& k) {
   return absl::OkStatus();
 }
 
+// `large` is x or dx, which the index is into, `small` y or dy.
+internal::GpuPoolIndex IndexOnDevice(const KernelArgs& k, const Tensor& large,
+                                     const Tensor& small) {
+  return {.dtype = large.dtype(),
+          .planes = large.dim(0) * large.dim(1),
+          .plane = large.dim(2) * large.dim(3),
+          .count = small.dim(2) * small.dim(3),
+          .from = k.in[0]->raw(),
+          .index = k.In<int64_t>(1),
+          .to = k.out[0].raw(),
+          .sums = static_cast<float*>(k.scratch),
+          .buffers = kBuffers};
+}
+
+absl::Status RunGradOnGpu(const KernelArgs& k) {
+  return OnGpu(k.out[0].device(), "max_pool2d_grad", [&](const GpuCall& call) {
+    return internal::LaunchMaxPoolGrad(call, IndexOnDevice(k, k.out[0], *k.in[0]));
+  });
+}
+
+absl::Status RunPickOnGpu(const KernelArgs& k) {
+  return OnGpu(k.out[0].device(), "max_pool2d_pick", [&](const GpuCall& call) {
+    return internal::LaunchMaxPoolPick(call, IndexOnDevice(k, *k.in[0], k.out[0]));
+  });
+}
+
 // ---- gradients
 
 Tensor ScatterBack(const Tensor& dy, const Tensor& index, const Shape& x) {
@@ -217,7 +248,7 @@ constinit const OpDef kMaxPool2d = {
     .attrs = MaxPoolAttrs::Fields,
     .infer = InferMaxPool,
     .cost = PriceMaxPool,
-    .kernel = {.cpu = KernelMaxPool},
+    .kernel = {.cpu = KernelMaxPool, .cuda = KernelMaxPool},
     .grads = {{.of = {0}, .reads = Out(1), .fn = GradMaxPool}},
 };
 
@@ -227,7 +258,7 @@ constinit const OpDef kMaxPool2dGrad = {
     .infer = InferGrad,
     .cost = PriceGrad,
     .scratch = ScratchGrad,
-    .kernel = {.cpu = RunGrad},
+    .kernel = {.cpu = RunGrad, .cuda = RunGradOnGpu},
     .grads = {{.of = {0}, .reads = In(1), .fn = GradOfGrad}},
     .no_gradient = {1},
 };
@@ -236,7 +267,7 @@ constinit const OpDef kMaxPool2dPick = {
     .name = "max_pool2d_pick",
     .infer = InferPick,
     .cost = PricePick,
-    .kernel = {.cpu = RunPick},
+    .kernel = {.cpu = RunPick, .cuda = RunPickOnGpu},
     .grads = {{.of = {0}, .reads = In(1), .fn = GradOfPick}},
     .no_gradient = {1},
 };

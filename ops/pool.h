@@ -22,8 +22,8 @@
 // Pooling each plane to one value (AdaptiveAvgPool2d to 1x1) is Mean(x, {2, 3}, true).
 //
 // Errors, thrown as Error (kInvalidArgument): x that is no [N,C,H,W] (1d: [N,C,L]) of a computing
-// float; kernels, strides, paddings and dilations that do not fit. kOutOfRange, before anything is
-// written: an index outside the plane (cpu).
+// float; kernels, strides, paddings and dilations that do not fit. kOutOfRange, an index outside
+// the plane: on the CPU before anything is written, from a GPU at the next synchronisation.
 #ifndef TALLY_OPS_POOL_H_
 #define TALLY_OPS_POOL_H_
 

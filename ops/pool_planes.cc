@@ -94,12 +94,6 @@ void MaxPlanes(const PoolPlanes& p, int64_t begin, int64_t end, const T* x, T* y
   }
 }
 
-// What the window of output `o` is divided by along one axis.
-inline int64_t WindowCount(const WindowAxis& a, int64_t o, bool include_pad) {
-  const int64_t begin = o * a.stride - a.padding;
-  return include_pad ? a.kernel : std::min(begin + a.kernel, a.in) - std::max<int64_t>(begin, 0);
-}
-
 template <typename T>
 void AvgPlanes(const PoolPlanes& p, int64_t begin, int64_t end, const T* x, T* y) {
   using C = ComputeType<T>;
@@ -133,14 +127,6 @@ void AvgPlanes(const PoolPlanes& p, int64_t begin, int64_t end, const T* x, T* y
   }
 }
 
-// Outputs [begin, end) along an axis whose windows hold element `at` of x.
-inline TileColumns WindowsOver(const WindowAxis& a, int64_t at) {
-  const int64_t last = (at + a.padding) / a.stride;
-  const int64_t before = at + a.padding - a.kernel;
-  const int64_t begin = before < 0 ? 0 : before / a.stride + 1;
-  return {begin, std::min(last + 1, a.out)};
-}
-
 // dx of each element: its windows' shares, in order of outputs.
 template <typename T>
 void AvgGradPlanes(const PoolPlanes& p, int64_t begin, int64_t end, const T* dy, T* dx) {
@@ -148,10 +134,10 @@ void AvgGradPlanes(const PoolPlanes& p, int64_t begin, int64_t end, const T* dy,
   for (int64_t plane = begin; plane < end; ++plane) {
     const T* from = dy + plane * p.h.out * p.w.out;
     for (int64_t r = 0; r < p.h.in; ++r) {
-      const TileColumns rows = WindowsOver(p.h, r);
+      const WindowRange rows = WindowsOver(p.h, r);
       T* to = dx + (plane * p.h.in + r) * p.w.in;
       for (int64_t c = 0; c < p.w.in; ++c) {
-        const TileColumns cols = WindowsOver(p.w, c);
+        const WindowRange cols = WindowsOver(p.w, c);
         C sum = 0;
         for (int64_t o = rows.begin; o < rows.end; ++o) {
           const int64_t high = WindowCount(p.h, o, p.count_include_pad);

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "tally/ops/op_def.h"
+#include "tally/ops/pool_gpu.h"
 #include "tally/ops/window.h"
 #include "tally/tensor/tensor.h"
 
@@ -24,6 +25,9 @@ absl::Status ResolvePool(const OpCall& call, const char* axis, WindowAxis& a);
 // x [N,C,L] as [N,C,1,L]; throws Error when it has other axes.
 Tensor AsPlanes(const char* op, const Tensor& x);
 inline int StrideOr(int stride, int kernel) { return stride == 0 ? kernel : stride; }
+
+// As the launchers are told.
+internal::GpuPool OnDevice(const PoolPlanes& p, const void* from, void* to);
 
 void RunMaxPool(const PoolPlanes& p, const void* x, void* y, int64_t* index);
 void RunAvgPool(const PoolPlanes& p, const void* x, void* y);
