@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "conformance_loss.h"
 #include "conformance_samples.h"
 #include "op_conformance.h"
 #include "tally/autograd/tape.h"
@@ -19,22 +20,6 @@
 namespace tally::conformance {
 namespace {
 
-std::vector<std::string> BuiltInOps() {
-  std::vector<std::string> names;
-  for (const OpDef* op : AllOps()) names.push_back(op->name);
-  return names;
-}
-
-std::vector<Sample> SamplesOf(const std::string& op) {
-  std::vector<Sample> samples;
-  for (const Sample& sample : Samples()) {
-    if (sample.op == op) samples.push_back(sample);
-  }
-  return samples;
-}
-
-using Host = std::vector<std::vector<double>>;
-
 Host Normals(const Sample& sample, uint64_t seed) {
   Random random(seed);
   Host all;
@@ -44,31 +29,6 @@ Host Normals(const Sample& sample, uint64_t seed) {
     all.push_back(std::move(values));
   }
   return all;
-}
-
-// Weights of the outputs in the loss: anything without pattern.
-std::vector<double> Weights(int64_t n, size_t output) {
-  std::vector<double> weights(n);
-  for (int64_t i = 0; i < n; ++i) weights[i] = std::cos(1.0 + 2.3 * i + output);
-  return weights;
-}
-
-// Which outputs the loss weighs. Only the first carries gradients, but for views, where all do:
-// the others are residuals (statistics, masks) of the op's own gradient.
-size_t LossOutputs(const Sample& sample, const Tensors& out) {
-  return OpOf(sample).kind == OpKind::kView ? out.size() : 1;
-}
-
-// sum of w y², quadratic so that every second derivative exists.
-Tensor LossOf(const Sample& sample, const Tensors& out) {
-  Tensor loss;
-  for (size_t j = 0; j < LossOutputs(sample, out); ++j) {
-    const Tensor w =
-        Tensor::FromDoubles(Weights(out[j].numel(), j), out[j].spec(), out[j].device());
-    const Tensor part = Sum(Mul(Mul(out[j], out[j]), w));
-    loss = loss.defined() ? Add(loss, part) : part;
-  }
-  return loss;
 }
 
 double HostLoss(const Sample& sample, const Host& values) {
@@ -98,37 +58,9 @@ double Dot(const Tensors& grads, const Host& direction, const std::vector<int>& 
   return sum;
 }
 
-std::vector<Tensor> Pick(const std::vector<Tensor>& all, const std::vector<int>& indexes) {
-  std::vector<Tensor> picked;
-  for (int i : indexes) picked.push_back(all[i]);
-  return picked;
-}
-
-Tensors FirstOrder(const Sample& sample, const std::vector<Tensor>& x, bool create_graph = false) {
-  const std::vector<Tensor> wanted = Pick(x, DifferentiableInputs(sample));
-  Tape tape;
-  tape.Watch(wanted);
-  const Tensor loss = LossOf(sample, Call(sample, x, x[0].device()));
-  GradientOptions options;
-  options.create_graph = create_graph;
-  return tape.Gradient(loss, wanted, options);
-}
-
 // A step of 1e-5 has an error near 1e-10 in f64 for smooth ops of this size.
 constexpr double kStep = 1e-5;
 constexpr double kTolerance = 2e-6;
-
-// ---- the record
-
-Graph Recorded(const Sample& sample, DType dtype, Device device) {
-  const std::vector<Tensor> x = MakeInputs(sample, HostInputs(sample), dtype, device);
-  const std::vector<Tensor> wanted = Pick(x, DifferentiableInputs(sample));
-  Tape tape;
-  tape.Watch(wanted);
-  const Tensors out = Call(sample, x, device);
-  if (!wanted.empty()) tape.Gradient(LossOf(sample, out), wanted);
-  return tape.Finish();
-}
 
 // ---- observed reads
 
@@ -141,22 +73,6 @@ std::map<RuleKey, ReadSet>& ObservedReads() {
 void Observe(const OpDef& op, const GradRule& rule, ReadSet observed) {
   ReadSet& reads = ObservedReads()[{&op, static_cast<int>(&rule - op.grads)}];
   reads = reads | observed;
-}
-
-// Relative to the largest element, or to `floor` where that is more.
-void ExpectNear(const Tensor& actual, const Tensor& expected, double tolerance,
-                const std::string& what, double floor = 0) {
-  ASSERT_EQ(actual.shape(), expected.shape()) << what;
-  const std::vector<double> a = actual.ToDoubles(), e = expected.ToDoubles();
-  double largest = floor;
-  for (double v : e) {
-    if (std::isfinite(v)) largest = std::max(largest, std::abs(v));
-  }
-  for (size_t i = 0; i < e.size(); ++i) {
-    const bool same = a[i] == e[i] || (std::isnan(a[i]) && std::isnan(e[i]));
-    ASSERT_TRUE(same || std::abs(a[i] - e[i]) <= tolerance * largest)
-        << what << ", element " << i << ": " << a[i] << ", expected " << e[i];
-  }
 }
 
 class EveryOp : public ::testing::TestWithParam<std::string> {

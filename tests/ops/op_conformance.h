@@ -140,7 +140,7 @@ inline Tensor Strided(const Tensor& x, int64_t gap) {
     laid[place] = v;
     for (int i = rank - 1; i >= 0 && ++at[i] == x.dim(i); --i) at[i] = 0;
   }
-  return Tensor::FromDoubles(laid, base).Alias(x.spec(), strides, 1);
+  return Tensor::FromDoubles(laid, base, x.device()).Alias(x.spec(), strides, 1);
 }
 
 inline const OpDef& OpOf(const Sample& sample) {
