@@ -20,6 +20,7 @@
 #include "tally/io/table.h"
 #include "tally/io/text.h"
 #include "tally/optim/schedule.h"
+#include "tally/tensor/gemm.h"
 #include "tally/tools/common/flags.h"
 #include "tally/tools/common/trace.h"
 #include "tally/tools/tally_train/corpus.h"
@@ -39,7 +40,7 @@ double Seconds() {
 }
 
 Parameters MakeParameters(const TrainOptions& o) {
-  Parameters parameters(Random(o.seed_init, RandomStream::kInit), o.policy.parameters);
+  Parameters parameters(Random(o.seed_init, RandomStream::kInit), o.policy.parameters, o.device);
   if (o.lora.rank > 0) parameters.Adapt(o.lora);
   return parameters;
 }
@@ -119,7 +120,8 @@ void Trainer::PrintPeak(const Graph& graph, const CostReport& cost) {
   hardware_flops_ = cost.hardware_flops();
   peak_ = o_.peak;
   if (o_.hardware)
-    peak_ = MatmulPeak(*o_.hardware, ContractionDType(graph).value_or(DType::kF32));
+    peak_ = MatmulPeak(*o_.hardware, ContractionDType(graph).value_or(DType::kF32),
+                       {.tf32 = o_.tf32});
   else if (peak_.flops == 0)
     return;
   if (peak_.flops == 0) {
@@ -166,7 +168,7 @@ absl::Status Trainer::MakePlanned() {
 }
 
 Batch Trainer::NextBatch(Random& random) const {
-  Batch batch = TextBatch(text_, o_.batch, o_.model.context, random);
+  Batch batch = TextBatch(text_, o_.batch, o_.model.context, random, o_.device);
   batch.documents = Lengths(o_.documents);
   return batch;
 }
@@ -183,13 +185,13 @@ absl::Status Trainer::Step(int64_t step, Optimizer& optimizer) {
     return absl::OkStatus();
   }
   optimizer.set_lr(schedule.At(step));
-  ResetPeak(DeviceKind::kCpu);
+  ResetPeak(o_.device.kind);
   Tape tape;
   tape.Watch(params_);
   const Tensor loss = RunStep(
       tape, {*model_, batches, params_, &optimizer, &dropout_, o_.clip, GradientDType(o_.policy)});
   graph_ = tape.Finish();
-  measured_peak_ = ThreadMemory(DeviceKind::kCpu).peak - graph_.baseline_bytes;
+  measured_peak_ = ThreadMemory(o_.device.kind).peak - graph_.baseline_bytes;
   loss_ = loss.Item();
   return absl::OkStatus();
 }
@@ -240,7 +242,7 @@ void Trainer::PrintEnd() const {
     Random random(o_.seed_data, RandomStream::kUser);
     const std::string prompt = text_.substr(0, std::min<size_t>(16, text_.size()));
     const std::string text =
-        Continue(*model_, o_.model.context, prompt, o_.sample, o_.temperature, random);
+        Continue(*model_, o_.model.context, prompt, o_.sample, o_.temperature, random, o_.device);
     std::printf("sample: %s\n", SanitizeForTerminal(text).c_str());
   }
 }
@@ -303,6 +305,9 @@ int Main(int argc, const char* const* argv) {
                        absl::StrCat("the text has ", text.size(), " bytes; a context of ",
                                     options.model.context, " needs at least one more")));
   }
+  if (!options.device_note.empty())
+    std::fprintf(stderr, "tally-train: %s\n", options.device_note.c_str());
+  AllowTf32(options.tf32);
   if (options.threads > 0) omp_set_num_threads(static_cast<int>(options.threads));
   try {
     Trainer trainer(options, std::move(text));

@@ -31,7 +31,8 @@ absl::StatusOr<std::string> ReadText(const std::string& path) {
   return bytes.str();
 }
 
-Batch TextBatch(absl::string_view text, int64_t batch, int64_t sequence, Random& random) {
+Batch TextBatch(absl::string_view text, int64_t batch, int64_t sequence, Random& random,
+                Device device) {
   std::vector<int64_t> ids(batch * sequence), targets(ids.size());
   for (int64_t b = 0; b < batch; ++b) {
     const int64_t start = static_cast<int64_t>(random.NextBelow(text.size() - sequence));
@@ -41,20 +42,21 @@ Batch TextBatch(absl::string_view text, int64_t batch, int64_t sequence, Random&
     }
   }
   const Shape shape{batch, sequence};
-  Batch result{Tensor::FromVector(ids, shape), Tensor::FromVector(targets, shape), shape.numel()};
+  Batch result{Tensor::FromVector(ids, shape, device), Tensor::FromVector(targets, shape, device),
+               shape.numel()};
   result.input.storage().set_name("ids");
   result.target.storage().set_name("targets");
   return result;
 }
 
 std::string Continue(const Model& model, int64_t context, std::string prompt, int64_t count,
-                     double temperature, Random& random) {
+                     double temperature, Random& random, Device device) {
   std::string text = std::move(prompt);
   for (int64_t i = 0; i < count; ++i) {
     const size_t length = std::min<size_t>(text.size(), context);
     std::vector<int64_t> ids;
     for (char c : text.substr(text.size() - length)) ids.push_back(static_cast<uint8_t>(c));
-    const Tensor input = Tensor::FromVector(ids, {1, static_cast<int64_t>(length)});
+    const Tensor input = Tensor::FromVector(ids, {1, static_cast<int64_t>(length)}, device);
     const std::vector<double> logits = model.Forward({input, Tensor(), 0}, nullptr).ToDoubles();
     const int64_t vocab = static_cast<int64_t>(logits.size() / length);
     const double* const last = logits.data() + logits.size() - vocab;

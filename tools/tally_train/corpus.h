@@ -18,11 +18,13 @@ absl::StatusOr<std::string> ReadText(const std::string& path);
 
 // `batch` windows of `sequence` bytes at places drawn from `random`; targets are the bytes that
 // follow. The text must hold more than `sequence` bytes.
-Batch TextBatch(absl::string_view text, int64_t batch, int64_t sequence, Random& random);
+Batch TextBatch(absl::string_view text, int64_t batch, int64_t sequence, Random& random,
+                Device device = kCpu);
 
-// Continues `prompt` by `count` bytes drawn from the model's distribution at `temperature`.
+// Continues `prompt` by `count` bytes drawn from the model's distribution at `temperature`. `device`
+// is the model's.
 std::string Continue(const Model& model, int64_t context, std::string prompt, int64_t count,
-                     double temperature, Random& random);
+                     double temperature, Random& random, Device device = kCpu);
 
 }  // namespace tally
 

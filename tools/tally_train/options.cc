@@ -8,6 +8,7 @@
 #include "tally/io/atomic_file.h"
 #include "tally/io/plan_name.h"
 #include "tally/nn/nearest.h"
+#include "tally/tools/common/device_flag.h"
 #include "tally/tools/common/hardware_flag.h"
 #include "tally/tools/common/model_flags.h"
 #include "tally/tools/common/trace.h"
@@ -133,6 +134,9 @@ Flags MakeTrainFlags(TrainOptions& o) {
                "what is kept in which dtype (graph-report --dtypes shows them)");
   flags.Real("lr", &o.lr, 0, 1e6, "peak learning rate; cosine down to a tenth after a short rise");
   flags.Real("clip", &o.clip, 0, 1e9, "global norm that gradients are clipped to; 0: never");
+  flags.Text("device", &o.device_name, "cpu|cuda|cuda:N",
+             "where it runs; without such a GPU on the cpu, with a note");
+  flags.Switch("tf32", &o.tf32, "on a GPU: products of f32 in TF32");
   flags.Integer("threads", &o.threads, 0, 1024, "threads; 0: all cores");
   flags.Text("plan", &o.plan_text, "NAME",
              "run every step by this plan (graph-report --help lists them): the same numbers in "
@@ -159,6 +163,12 @@ Flags MakeTrainFlags(TrainOptions& o) {
 absl::Status CheckTrainOptions(const Flags& flags, TrainOptions& o) {
   TALLY_RETURN_IF_ERROR(CheckModelFlags(flags, o.lora));
   TALLY_RETURN_IF_ERROR(SetModel(o));
+  TALLY_ASSIGN_OR_RETURN(const UsableDevice usable, ParseDevice(o.device_name));
+  o.device = usable.device;
+  o.device_note = usable.note;
+  if (o.tf32 && o.device_name == "cpu") {
+    return absl::InvalidArgumentError("--tf32 is of a GPU; say --device=cuda");
+  }
   TALLY_RETURN_IF_ERROR(SetPeak(o));
   return CheckOut(o.out);
 }

@@ -12,6 +12,7 @@
 #include "tally/analysis/planner.h"
 #include "tally/nn/model.h"
 #include "tally/optim/policy.h"
+#include "tally/tensor/device.h"
 #include "tally/tools/common/flags.h"
 
 namespace tally {
@@ -28,6 +29,10 @@ struct TrainOptions {
   std::string optimizer = "adamw", dtype = "f32", out = "model.bin";
   std::string hardware_name, peak_text;
   std::string plan_text;
+  std::string device_name = "cpu";
+  Device device = kCpu;
+  std::string device_note;  // why it is not the one asked for
+  bool tf32 = false;
   std::optional<PlanSpec> plan;
   std::optional<Hardware> hardware;  // what utilization is measured against, or
   Peak peak;                         // this rate; neither: it is not told
