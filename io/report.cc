@@ -129,6 +129,7 @@ absl::Status AddPlans(Report& report) {
   std::vector<PlanSpec> specs = {{.kind = PlanSpec::kNone}};
   std::vector<PlanSpec>& asked = report.request.plans;
   const auto given = static_cast<std::ptrdiff_t>(asked.size());
+  report.request.plans_named = asked.size();
   if (report.request.all_plans) {
     const std::vector<PlanSpec> all = maker.All();
     asked.insert(asked.end(), all.begin(), all.end());

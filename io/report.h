@@ -57,11 +57,27 @@ struct MeasuredNodes {
   std::string how;  // "seconds, the least of 3 runs of each node on this machine's CPU, 2 threads"
 };
 
+// A step that ran as a whole under a plan.
+struct MeasuredRun {
+  std::string plan;    // of Report::plans
+  double seconds = 0;  // the least of the runs, until the device is done
+  int64_t peak = 0;    // requested bytes, to lay beside PlanPrice::peak_bytes
+};
+struct MeasuredRuns {
+  std::string device;  // "cpu", "cuda:0"
+  std::string how;     // "the least of 3 whole runs on this machine's CPU, 2 threads"
+  std::vector<MeasuredRun> runs;
+  // Of a GPU: what its allocator took from the driver at the most, for cached blocks and for the
+  // inputs of further runs too; and the workspace of matrix products beside that. No peak has them.
+  std::optional<int64_t> reserved, workspace;
+};
+
 // What is asked of a graph besides what it holds. The defaults ask nothing more.
 struct ReportRequest {
   std::vector<PlanSpec> plans;
   bool all_plans = false;                      // and PlanMaker::All
   bool plans_asked = false;                    // by the user: it is to fit under one of them
+  size_t plans_named = 0;                      // of `plans`; what follows is of all_plans
   PlanCost plan_cost = PlanCost::kFlops;       // kTime wants hardware, kMeasured `measured`
   std::shared_ptr<const MeasuredNodes> measured;
   bool pareto = false;                         // the front of all planners
@@ -123,6 +139,7 @@ struct Report {
   std::optional<RooflineReport> roofline;   // on the request's hardware
   std::optional<RunTime> run;               // of the request's tokens on it
   std::optional<TimePrediction> predicted;  // on the request's machine
+  std::optional<MeasuredRuns> measured;     // by who can run it
   BudgetSection budget;
   Verdict verdict;
   // For a model that can be traced at other sizes, by who knows how to. Without: why, or "".

@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "tally/io/summary_front.h"
+#include "tally/io/summary_measured.h"
 #include "tally/io/summary_plans.h"
 #include "tally/io/summary_polynomials.h"
 #include "tally/io/summary_rules.h"
@@ -132,6 +133,7 @@ Json ReportToJson(const Report& report) {
   json.Add("flops", FlopsJson(report)).Add("proof", ProofJson(report));
   json.Add("memory", MemoryJson(report)).Add("rules", RulesJson(report));
   json.Add("plans", PlansJson(report)).Add("front", FrontJson(report)).Add("time", TimeJson(report));
+  json.Add("measured", MeasuredJson(report));
   return json.Add("verdict", VerdictJson(report));
 }
 

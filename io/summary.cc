@@ -10,6 +10,7 @@
 #include "tally/analysis/provenance.h"
 #include "tally/io/deviations.h"
 #include "tally/io/summary_front.h"
+#include "tally/io/summary_measured.h"
 #include "tally/io/summary_memory.h"
 #include "tally/io/summary_plans.h"
 #include "tally/io/summary_polynomials.h"
@@ -53,6 +54,7 @@ class Writer {
     text_ += FrontSummary(r_);
     text_ += WorthSummary(r_);
     text_ += TimeSummary(r_);
+    text_ += MeasuredSummary(r_);
     TopOps();
     TopScopes();
     Conventions();

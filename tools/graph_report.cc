@@ -19,6 +19,7 @@
 #include "tally/io/report.h"
 #include "tally/io/report_json.h"
 #include "tally/io/summary.h"
+#include "tally/io/summary_measured.h"
 #include "tally/io/summary_plans.h"
 #include "tally/io/table.h"
 #include "tally/tensor/check.h"
@@ -126,6 +127,10 @@ int Check(const Report& report, const Json& json, const ReportOptions& options) 
     Complain(absl::StrCat("--plan=", RefusalText(report, plan)));
     code = kCheckFailed;
   }
+  if (const std::string unequal = UnequalPeaks(report); !unequal.empty()) {
+    Complain(absl::StrCat("--measure: the peak is not as foretold: ", unequal));
+    code = kCheckFailed;
+  }
   if (options.check_fits && report.verdict.fits != true) {
     Complain("it does not fit: " + FitsLine(report));
     code = kCheckFailed;
@@ -231,6 +236,7 @@ int RunCalibrate(const ReportOptions& options) {
 int Main(int argc, const char* const* argv) {
   const absl::StatusOr<ReportOptions> options = ParseOptions(argc, argv);
   if (!options.ok()) return Fail(options.status());
+  if (!options->device_note.empty()) Complain(options->device_note);
   if (options->help) return Print(options->help_text);
   if (options->version) return Print("graph-report " TALLY_VERSION "\n");
   if (options->list_models) return Print(ModelsText());

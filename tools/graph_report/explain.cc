@@ -30,6 +30,7 @@ class Explainer : private ExplanationParts {
     if (section == "time") return ExplainTime(r_, key);
     if (section == "plans") PlanFigure(key);
     if (section == "front") FrontFigure(key);
+    if (section == "measured") MeasuredFigure(key);
     return std::move(e_);
   }
 
@@ -187,6 +188,37 @@ class Explainer : private ExplanationParts {
       return true;
     }
     return false;
+  }
+
+  void MeasuredFigure(const ReportKey& key) {
+    const std::string& figure = key.parts.back();
+    if (!r_.measured || key.parts.size() < 2)
+      return Say("what the step took that was run, beside what was foretold: --measure");
+    struct Words {
+      const char *name, *words, *unit;
+    };
+    constexpr Words kWords[] = {
+        {"device", "where it ran: --device, or the cpu where there is none such", ""},
+        {"how", "how often it ran, on what", ""},
+        {"reserved",
+         "the most that the GPU's allocator held of the driver's memory, cached blocks and copies of "
+         "the inputs with it; no peak has it",
+         "B"},
+        {"workspace", "of matrix products on the GPU, beside what the allocator holds", "B"},
+        {"seconds", "of the whole step: ", "s"},
+        {"tokens_per_second", "run.tokens over seconds", "tokens/s"},
+        {"peak", "the most requested bytes live at once, counted while it ran", "B"},
+        {"predicted_peak", "plans.NAME.peak, which the simulator computed", "B"},
+        {"equal", "whether both peaks are the same, to the byte", ""},
+        {"floor", "time.plans.NAME.seconds: node after node, at least, on --hardware", "s"},
+        {"over_floor", "seconds over floor", ""},
+        {"mfu", "flops.model over seconds and time.peak_flops", ""},
+        {"hfu", "flops.hardware and plans.NAME.recompute_flops over seconds and time.peak_flops",
+         ""}};
+    for (const Words& w : kWords) {
+      if (figure != w.name) continue;
+      Say(figure == "seconds" ? w.words + r_.measured->how : w.words, w.unit);
+    }
   }
 
   void FrontFigure(const ReportKey& key) {

@@ -115,7 +115,8 @@ absl::StatusOr<ReportKey> FindKey(const Json& report, absl::string_view text) {
   }
   return absl::InvalidArgumentError(
       absl::StrCat("report.json has no key ", Quoted(text),
-                   near.empty() ? "; there are model, run, flops, proof, memory, rules, plans"
+                   near.empty() ? "; there are model, run, flops, proof, memory, rules, plans, "
+                                  "front, time, measured, verdict"
                                 : absl::StrCat("; did you mean ", absl::StrJoin(near, ", "), "?")));
 }
 

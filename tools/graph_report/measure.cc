@@ -3,31 +3,38 @@
 #include <omp.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <fstream>
-#include <string>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "tally/analysis/measured_costs.h"
 #include "tally/analysis/memory.h"
-#include "tally/autograd/bindings.h"
+#include "tally/autograd/execute.h"
 #include "tally/io/table.h"
+#include "tally/tensor/backend.h"
 #include "tally/tensor/check.h"
+#include "tally/tensor/gemm.h"
+#include "tally/tools/common/gpu_hardware.h"
 
 namespace tally {
 namespace {
 
 constexpr int kRepeats = 3;
 
-absl::Status Bad(absl::string_view why) {
-  return absl::InvalidArgumentError(
-      absl::StrCat("--cost=measured: ", why,
-                   "; --cost=flops asks for no run, and --cost=time --hardware=NAME neither"));
-}
+bool OnGpu(Device device) { return device.kind == DeviceKind::kCuda; }
 
 // Bytes that new allocations can have without swapping; all of the machine's where it does not say.
-int64_t MemoryAtHand() {
+// Of a GPU what its driver reports; 0: not known, then the run itself says whether it fits.
+int64_t MemoryAtHand(Device device) {
+  if (OnGpu(device)) {
+    const absl::StatusOr<GpuStats> gpu = GpuStatsOf(device);
+    const Hardware* hardware = gpu.ok() ? HardwareOfGpu(gpu->model) : nullptr;
+    return hardware == nullptr ? 0 : hardware->memory_reported;
+  }
   std::ifstream file("/proc/meminfo");
   std::string key, unit;
   for (int64_t kib = 0; file >> key >> kib; std::getline(file, unit)) {
@@ -36,46 +43,29 @@ int64_t MemoryAtHand() {
   return static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE);
 }
 
-// What the step held, copies of what it took from outside, and of these the ones that a run writes.
-absl::Status CheckMemory(const Graph& graph) {
-  const int64_t peak = AnalyzeMemory(graph).peak_bytes, have = MemoryAtHand();
-  if (peak <= have / 2) return absl::OkStatus();
-  return Bad(absl::StrCat("the step runs here, and with copies of its inputs takes up to 2 x ",
-                          BytesText(peak), ", more than the ", BytesText(have),
-                          " that this machine has at hand; ask at a smaller size"));
-}
-
 void Tell(const char* what) {
   if (isatty(STDERR_FILENO)) std::fprintf(stderr, "%s", what);
 }
 
-absl::StatusOr<NodeCosts> Measure(const Graph& graph, const PlanBindings& bindings) {
-  Tell("running the step a few times to measure it\r");
-  absl::StatusOr<NodeCosts> costs = MeasureCosts(graph, bindings, kRepeats);
-  Tell("\x1b[K");
-  if (!costs.ok()) return Bad(costs.status().message());
-  return costs;
-}
+// While it lives, a terminal says what takes so long, and f32 on a GPU is multiplied as asked.
+class Running {
+ public:
+  explicit Running(bool tf32) : before_(AllowTf32(tf32)) {
+    Tell("running the step a few times to measure it\r");
+  }
+  ~Running() {
+    Tell("\x1b[K");
+    AllowTf32(before_);
+  }
+  Running(const Running&) = delete;
+  Running& operator=(const Running&) = delete;
 
-absl::StatusOr<NodeCosts> MeasureTraced(const TracedStep& step, const Graph& graph) {
-  PlanBindings bindings;
-  TraceOptions options = step.trace;
-  options.device = kCpu;
-  options.capture = &bindings;
-  absl::StatusOr<Trace> trace = TraceModel(step.family, options);
-  if (!trace.ok()) return Bad(trace.status().message());
-  trace->parameters.clear();  // the bindings have copies
-  const Graph& run = trace->graph;
-  bool same = run.nodes.size() == graph.nodes.size();
-  for (size_t n = 0; same && n < run.nodes.size(); ++n) same = run.nodes[n].op == graph.nodes[n].op;
-  if (!same) return Bad("the step does otherwise on the CPU than it was traced");
-  return Measure(run, bindings);
-}
+ private:
+  const bool before_;
+};
 
-absl::StatusOr<NodeCosts> MeasureRecorded(const Graph& graph) {
-  const absl::StatusOr<PlanBindings> bindings = StandInBindings(graph, kCpu);
-  if (!bindings.ok()) return Bad(bindings.status().message());
-  return Measure(graph, *bindings);
+double Now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
 }  // namespace
@@ -150,8 +140,10 @@ std::string StepRunner::Where() const {
 absl::StatusOr<MeasuredNodes> StepRunner::Nodes(const Graph& graph) const {
   MeasuredNodes measured;
   try {
-    TALLY_ASSIGN_OR_RETURN(measured.costs,
-                           traced ? MeasureTraced(*step, graph) : MeasureRecorded(graph));
+    const Running running(options_.tf32);
+    absl::StatusOr<NodeCosts> costs = MeasureCosts(GraphOf(graph), bindings_, kRepeats);
+    if (!costs.ok()) return Bad(costs.status().message());
+    measured.costs = *std::move(costs);
   } catch (const Error& e) {
     return Bad(e.status().message());
   }

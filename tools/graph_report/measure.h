@@ -4,9 +4,12 @@
 #define TALLY_TOOLS_GRAPH_REPORT_MEASURE_H_
 
 #include <optional>
+#include <string>
 
 #include "absl/status/statusor.h"
+#include "tally/autograd/bindings.h"
 #include "tally/io/report.h"
+#include "tally/tensor/device.h"
 #include "tally/tools/graph_report/source.h"
 
 namespace tally {

@@ -14,6 +14,7 @@
 #include "tally/io/report.h"
 #include "tally/io/text.h"
 #include "tally/tensor/check.h"
+#include "tally/tools/common/device_flag.h"
 #include "tally/tools/common/machine.h"
 #include "tally/tools/common/model_flags.h"
 #include "tally/tools/graph_report/analyst_flags.h"
@@ -31,6 +32,7 @@ struct Raw {
   MemoryTexts memory;
   bool polynomials = false;
   std::string dtype = "f32", phase = "train", plan = "sqrt", cost = "flops", documents;
+  std::string device = "cpu";
 };
 
 constexpr const char* kRunFlags[] = {
@@ -68,7 +70,7 @@ Flags MakeFlags(ReportOptions& o, Raw& raw) {
   for (const PlanForm& form : PlanForms()) flags.Note(FormText(form), form.about);
   flags.Choice(
       "cost", &raw.cost, {"flops", "time", "measured"},
-      "what planners trade against bytes; time wants --hardware, measured runs the step here");
+      "what planners trade against bytes; time wants --hardware, measured runs the step on --device");
   flags.Switch("pareto", &o.request.pareto,
                "the front of all planners, peak against cost; pareto.csv of the folder");
   flags.Text("pareto-csv", &o.pareto_csv, "FILE", "the front as CSV, one line a plan");
@@ -76,6 +78,10 @@ Flags MakeFlags(ReportOptions& o, Raw& raw) {
   flags.Text("timeline", &o.timeline, "FILE",
              "memory over time, plan against plan, as SVG: memory.svg of the folder");
   AddAnalystFlags(flags, &raw.analyst, &o.request);
+  flags.Switch("measure", &o.measure,
+               "run the step, and under each plan of --plan: seconds and peak beside the foretold");
+  flags.Text("device", &raw.device, "cpu|cuda|cuda:N",
+             "where --measure and --cost=measured run it; without such a GPU the cpu, with a note");
   AddNapkinFlags(flags, &o.napkin);
   AddMemoryFlags(flags, &raw.memory);
   flags.Group("Where to ('-' is stdout; a named file is written instead of the folder)");
@@ -180,6 +186,20 @@ absl::Status CheckPlans(const Flags& flags, const Raw& raw, ReportOptions& o) {
   return absl::OkStatus();
 }
 
+absl::Status SetDevice(const Flags& flags, const Raw& raw, ReportOptions& o) {
+  if (!flags.given("device")) return absl::OkStatus();
+  if (!o.measure && raw.cost != "measured") {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--device=", raw.device,
+        " says where a step runs, and nothing is asked that runs one: add --measure or "
+        "--cost=measured; --hardware=NAME tells the time on a device that is not here"));
+  }
+  TALLY_ASSIGN_OR_RETURN(const UsableDevice usable, ParseDevice(raw.device));
+  o.device = usable.device;
+  o.device_note = usable.note;
+  return absl::OkStatus();
+}
+
 void SetRun(const Flags& flags, const Raw& raw, ReportOptions& o) {
   o.trace.phase = raw.phase == "forward"    ? TracePhase::kForward
                   : raw.phase == "backward" ? TracePhase::kBackward
@@ -243,7 +263,7 @@ absl::Status CheckSweep(const Flags& flags, const ReportOptions& o) {
   for (const char* name :
        {"out",     "dot",    "graph", "timeline", "pareto", "pareto-csv", "worth",
         "svg",     "pdf",    "png",   "fold",     "focus",  "detail",     "labels",
-        "explain", "assert", "diff",  "napkin",   "fit",    "check-fits"}) {
+        "explain", "assert", "diff",  "napkin",   "fit",    "check-fits", "measure"}) {
     if (flags.given(name)) {
       return absl::InvalidArgumentError(absl::StrCat("--sweep is a table of many reports and --",
                                                      name, " is of one; leave one of them out"));
@@ -285,6 +305,7 @@ absl::StatusOr<ReportOptions> Parse(int argc, const char* const* argv,
         absl::StrCat("one MODEL at a time; got also ", Quoted(args[1]), "; --diff compares two"));
   }
   if (!args.empty()) o.model = args[0];
+  TALLY_RETURN_IF_ERROR(SetDevice(flags, raw, o));
   if (flags.given("sweep") && overrides == nullptr) {
     TALLY_RETURN_IF_ERROR(CheckSweep(flags, o));
     return o;

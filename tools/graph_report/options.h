@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "tally/io/report.h"
+#include "tally/tensor/device.h"
 #include "tally/tools/common/flags.h"
 #include "tally/tools/common/trace.h"
 #include "tally/tools/graph_report/napkin.h"
@@ -32,6 +33,9 @@ struct ReportOptions {
   std::string explain, diff, sweep, fit;
   std::string calibrate;  // the file to write; "-": stdout
   int threads = 1;        // of the calibration
+  bool measure = false;
+  Device device = kCpu;     // of --measure and --cost=measured
+  std::string device_note;  // why it is not the one asked for
   bool check_fits = false;
   std::vector<std::string> assertions;
   bool list_models = false, list_hardware = false, dtypes = false, quiet = false, help = false,

@@ -357,10 +357,21 @@ absl::StatusOr<Report> LoadReport(const std::string& model, const ReportOptions&
                                   std::optional<TracedStep>* step) {
   TALLY_ASSIGN_OR_RETURN(LoadedModel loaded, LoadModel(model, options));
   ReportRequest request = options.request;
+  std::optional<StepRunner> runner;
+  const auto make_runner = [&](const char* flag) -> absl::Status {
+    TALLY_ASSIGN_OR_RETURN(
+        runner, StepRunner::Create(
+                    loaded.step, loaded.graph,
+                    {.device = options.device, .flag = flag, .tf32 = request.peaks.tf32}));
+    return absl::OkStatus();
+  };
   if (request.plan_cost == PlanCost::kMeasured && Verify(loaded.graph).ok()) {
-    TALLY_ASSIGN_OR_RETURN(MeasuredNodes measured, MeasureStep(loaded.step, loaded.graph));
+    TALLY_RETURN_IF_ERROR(make_runner("--cost=measured"));
+    TALLY_ASSIGN_OR_RETURN(MeasuredNodes measured, runner->Nodes(loaded.graph));
     request.measured = std::make_shared<const MeasuredNodes>(std::move(measured));
   }
+  if (options.measure && Verify(loaded.graph).ok() && !runner)
+    TALLY_RETURN_IF_ERROR(make_runner("--measure"));
   if (step != nullptr) *step = std::move(loaded.step);
   absl::StatusOr<Report> report =
       MakeReport(std::move(loaded.graph), std::move(loaded.source), std::move(request));
@@ -370,6 +381,9 @@ absl::StatusOr<Report> LoadReport(const std::string& model, const ReportOptions&
                                             ": the graph is no record that could have "
                                             "happened: ",
                                             report.status().message()));
+  }
+  if (options.measure && runner) {
+    TALLY_ASSIGN_OR_RETURN(report->measured, runner->Runs(*report));
   }
   return report;
 }
