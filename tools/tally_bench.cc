@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_format.h"
 #include "tally/tensor/check.h"
+#include "tally/tools/common/device_flag.h"
 #include "tally/tools/common/flags.h"
 #include "tally/tools/tally_bench/bench.h"
 
@@ -31,7 +32,7 @@ void PrintRow(const Result& result, int threads) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  std::string pattern = ".*";
+  std::string pattern = ".*", device_name = "cpu";
   int64_t threads = 1, predict = 0;
   bool json = false, grid_only = false, list = false, help = false, version = false;
   tally::bench::Settings settings;
@@ -39,6 +40,8 @@ int main(int argc, char** argv) {
   flags.Group("What to run");
   flags.Text("case", &pattern, "REGEX", "cases whose whole name matches");
   flags.Switch("list", &list, "list the cases and stop");
+  flags.Text("device", &device_name, "cpu|cuda|cuda:N", "cuda: the cases for a GPU, on it");
+  flags.Switch("small", &settings.small, "with --device=cuda: sizes of a few KB, to try it");
   flags.Integer("threads", &threads, 1, 1024, "threads of kernels and GEMM libraries");
   flags.Real("seconds", &settings.min_seconds, 0.01, 3600,
              "time each phase for at least this long");
@@ -63,6 +66,16 @@ int main(int argc, char** argv) {
     return Usage("--case=" + pattern + ": not a regular expression: " + e.what());
   }
   if (grid_only && predict == 0) return Usage("--grid-only is of --predict");
+  const auto usable = tally::ParseDevice(device_name);
+  if (!usable.ok()) return Usage(std::string(usable.status().message()));
+  if (!usable->note.empty() && !list) {
+    std::fprintf(stderr, "tally-bench: %s would tell nothing of it\n", usable->note.c_str());
+    return 3;
+  }
+  const bool gpu = device_name != "cpu";
+  if (settings.small && !gpu) return Usage("--small is of --device=cuda");
+  if (gpu && predict > 0) return Usage("--predict is of the cpu");
+  settings.device = usable->device;
   settings.calls = !grid_only;
   settings.threads = static_cast<int>(threads);
   omp_set_num_threads(settings.threads);
@@ -72,7 +85,7 @@ int main(int argc, char** argv) {
     return Usage("no case matches " + pattern + "; --list shows them");
   }
   bool any = false;
-  for (const Case& c : tally::bench::AllCases()) {
+  for (const Case& c : gpu ? tally::bench::GpuCases(settings.small) : tally::bench::AllCases()) {
     if (!std::regex_match(c.name, regex)) continue;
     any = true;
     if (list) {

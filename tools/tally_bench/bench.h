@@ -18,6 +18,8 @@ struct Settings {
   double min_seconds = 1.0;  // timed for at least this long a phase,
   int min_reps = 5;          // and this many times,
   int max_reps = 200;        // and no more than this
+  Device device = kCpu;      // of the cases for a GPU
+  bool small = false;        // their sizes: a few KB, to try the program itself
   bool calls = true;         // predictions also rest on the cases' own calls, one by one
 };
 
@@ -35,6 +37,9 @@ struct Case {
 
 // Every case in the order they are listed and run.
 std::vector<Case> AllCases();
+
+// What runs with --device=cuda instead. `small` as in Settings.
+std::vector<Case> GpuCases(bool small);
 
 // The parts of AllCases.
 std::vector<Case> ChainCases();

@@ -1,0 +1,285 @@
+// Cases on a GPU: products by dtype, attention, norms, the optimizer and whole steps, each beside
+// what the device promises.
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "tally/analysis/memory.h"
+#include "tally/analysis/roofline.h"
+#include "tally/analysis/split.h"
+#include "tally/ops/attention.h"
+#include "tally/ops/ops.h"
+#include "tally/optim/adamw.h"
+#include "tally/tensor/backend.h"
+#include "tally/tensor/gemm.h"
+#include "tally/tools/common/gpu_hardware.h"
+#include "tally/tools/common/trace.h"
+#include "tally/tools/tally_bench/bench.h"
+
+namespace tally::bench {
+namespace {
+
+Backend& On(Device device) { return ExistingBackend(device); }
+void Wait(Device device) { ThrowIfError(On(device).Synchronize()); }
+
+// Seconds of one `fn` where many are queued without waiting, as in a step: one sample of a run of
+// `batch` calls.
+std::vector<double> TimeQueued(Device device, const Settings& settings,
+                               const std::function<void()>& fn) {
+  fn();
+  Wait(device);
+  const double start = Now();
+  fn();
+  Wait(device);
+  const double one = std::max(Now() - start, 1e-6);
+  const int batch = std::clamp(static_cast<int>(0.02 / one), 1, 200);
+  return Repeat(settings, [&] {
+    const double begin = Now();
+    for (int i = 0; i < batch; ++i) fn();
+    Wait(device);
+    return (Now() - begin) / batch;
+  });
+}
+
+const Hardware* HardwareOf(Device device) {
+  return HardwareOfGpu(ValueOrThrow(GpuStatsOf(device)).model);
+}
+
+// A rate beside the one that the hardware promises for it; 0 where that is not known.
+void AddRate(Result& r, const char* name, double rate, double promised, const char* part) {
+  r.extra[name] = rate;
+  if (promised > 0) r.extra[part] = rate / promised;
+}
+
+// ---- products
+
+struct GpuGemm {
+  const char* name;
+  DType dtype;
+  bool tf32;
+};
+constexpr GpuGemm kGpuGemms[] = {{"f32", DType::kF32, false},
+                                 {"tf32", DType::kF32, true},
+                                 {"bf16", DType::kBF16, false},
+                                 {"f16", DType::kF16, false},
+                                 {"fp8", DType::kF8E4M3FN, false}};
+
+// c = a bᵀ, both stored with k innermost, as fp8 wants it.
+std::vector<Result> RunGemm(const std::string& name, const Settings& settings, const GpuGemm& g,
+                            int64_t n) {
+  const Device device = settings.device;
+  Random random(1);
+  const auto make = [&] {
+    const Tensor f32 = Tensor::Uniform({DType::kF32, {n, n}}, -1, 1, random, device);
+    return g.dtype == DType::kF32 ? f32 : Cast(f32, g.dtype);
+  };
+  const Tensor a = make(), b = make();
+  const DType out = ItemSize(g.dtype) == 1 ? DType::kBF16 : g.dtype;
+  const Tensor c = Tensor::Zeros({out, {n, n}}, device);
+  GemmArgs args;
+  args.m = args.n = args.k = n;
+  args.a = {a.raw(), g.dtype, n, false, {0, 0}};
+  args.b = {b.raw(), g.dtype, n, true, {0, 0}};
+  args.c = {c.raw(), out, n, {0, 0}};
+  const bool before = AllowTf32(g.tf32);
+  Result r{name, "forward", "TFLOP_per_s",
+           TimeQueued(device, settings, [&] { ThrowIfError(On(device).Gemm(args)); })};
+  AllowTf32(before);
+  const double flops = 2.0 * static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(n);
+  const double median = Median(r.samples);
+  for (double& s : r.samples) s = flops / s * 1e-12;
+  r.extra["ms"] = median * 1e3;
+  if (const Hardware* hardware = HardwareOf(device)) {
+    const Peak peak = MatmulPeak(*hardware, g.dtype, {.tf32 = g.tf32});
+    if (peak.flops > 0) {
+      r.extra["promised_tflops"] = peak.flops * 1e-12;
+      r.extra["mfu"] = flops / median / peak.flops;
+    }
+  }
+  return {r};
+}
+
+// ---- one op
+
+// Bytes of each distinct input and output once, and FLOPs, of what `fn` records.
+struct Recorded {
+  Count flops = 0, bytes = 0;
+};
+Recorded RecordOf(const std::function<void()>& fn) {
+  Tape tape;
+  fn();
+  const Graph graph = tape.Finish();
+  const CostLine total = AnalyzeCost(graph).cost.total();
+  return {total.flops.matmul, total.bytes()};
+}
+
+std::vector<Result> RunOp(const std::string& name, const Settings& settings, const char* phase,
+                          DType dtype, const std::function<void()>& fn) {
+  const Recorded record = RecordOf(fn);
+  Result r{name, phase, "ms", TimeQueued(settings.device, settings, fn)};
+  const double median = Median(r.samples);
+  for (double& s : r.samples) s *= 1e3;
+  const Hardware* hardware = HardwareOf(settings.device);
+  AddRate(r, "GB_per_s", static_cast<double>(record.bytes) / median * 1e-9,
+          hardware == nullptr ? 0 : hardware->bandwidth * 1e-9, "of_bandwidth");
+  if (record.flops > 0) {
+    AddRate(r, "TFLOP_per_s", static_cast<double>(record.flops) / median * 1e-12,
+            hardware == nullptr ? 0 : MatmulPeak(*hardware, dtype).flops * 1e-12, "mfu");
+  }
+  return {r};
+}
+
+std::vector<Result> RunGpuAttention(const std::string& name, const Settings& settings,
+                                    int64_t length, DType dtype) {
+  const Device device = settings.device;
+  const int64_t heads = settings.small ? 2 : 16, size = settings.small ? 16 : 128;
+  Random random(1);
+  const auto make = [&] {
+    return Cast(Tensor::Normal({DType::kF32, {1, length, heads, size}}, 0, 1, random, device), dtype);
+  };
+  const Tensor q = make(), k = make(), v = make(), dy = make();
+  const AttentionOptions options{.causal = true};
+  std::vector<Result> results =
+      RunOp(name, settings, "forward", dtype, [&] { FusedAttention(q, k, v, options); });
+  const std::vector<Tensor> x = {q, k, v};
+  const auto both = [&] {
+    Tape tape;
+    tape.Watch(x);
+    tape.Gradient(FusedAttention(q, k, v, options), x, {.seed = dy});
+  };
+  Result r{name, "both", "ms", TimeQueued(device, settings, both)};
+  for (double& s : r.samples) s *= 1e3;
+  results.push_back(std::move(r));
+  return results;
+}
+
+std::vector<Result> RunNorm(const std::string& name, const Settings& settings, DType dtype) {
+  const int64_t rows = settings.small ? 8 : 16384, n = settings.small ? 32 : 4096;
+  Random random(1);
+  const Tensor x =
+      Cast(Tensor::Normal({DType::kF32, {rows, n}}, 0, 1, random, settings.device), dtype);
+  const Tensor w = Tensor::Ones({dtype, {n}}, settings.device);
+  const Tensor b = Tensor::Zeros({dtype, {n}}, settings.device);
+  return RunOp(name, settings, "forward", dtype, [=] { LayerNorm(x, w, b); });
+}
+
+std::vector<Result> RunAdamW(const std::string& name, const Settings& settings) {
+  const int64_t n = settings.small ? 1000 : int64_t{100} << 20;
+  Random random(1);
+  const Tensor p = Tensor::Uniform({DType::kF32, {n}}, -1, 1, random, settings.device);
+  const Tensor g = Tensor::Uniform({DType::kF32, {n}}, -1, 1, random, settings.device);
+  const auto adamw = std::make_shared<AdamW>();
+  adamw->Step({p}, {g});  // makes its state
+  return RunOp(name, settings, "step", DType::kF32, [=] { adamw->Step({p}, {g}); });
+}
+
+// ---- whole steps
+
+std::vector<Result> RunStepCase(const std::string& name, const Settings& settings,
+                                const char* config_name, const char* policy_name, int64_t batch,
+                                bool tf32) {
+  const Device device = settings.device;
+  FamilyConfig config = ValueOrThrow(
+      WithAttention(ValueOrThrow(BuiltinConfig(
+                        settings.small ? absl::StrCat(config_name, ":layers=2,width=32,heads=2,"
+                                                                   "vocab=64,context=16")
+                                       : std::string(config_name))),
+                    "fused"));
+  const int64_t sequence = settings.small ? 16 : 1024;
+  if (settings.small) batch = 1;
+  const DTypePolicy policy = *FindPolicy(policy_name);
+
+  // What it should take, from sizes alone.
+  TraceOptions options;
+  options.batch = batch;
+  options.sequence = sequence;
+  options.policy = policy;
+  const Trace trace = ValueOrThrow(TraceModel(config, options));
+  const int64_t predicted_peak = AnalyzeMemory(trace.graph).peak_bytes;
+  const CostReport cost = AnalyzeCost(trace.graph);
+
+  const bool before = AllowTf32(tf32);
+  Parameters parameters(Random(0, RandomStream::kInit), policy.parameters, device);
+  const std::unique_ptr<Model> model = MakeModel(parameters, config);
+  const std::vector<Tensor> params = parameters.tensors();
+  AdamW adamw;
+  adamw.SetPolicy(policy);
+  Random data(1, RandomStream::kData), dropout(1, RandomStream::kDropout);
+  const std::vector<Batch> batches = {model->MakeBatch(batch, sequence, data)};
+  int64_t peak = 0;
+  const auto once = [&] {
+    ResetPeak(device.kind);
+    const double start = Now();
+    Graph graph;
+    {
+      Tape tape;
+      tape.Watch(params);
+      RunStep(tape, {*model, batches, params, &adamw, &dropout, 0, GradientDType(policy)});
+      graph = tape.Finish();
+    }
+    Wait(device);
+    peak = ThreadMemory(device.kind).peak - graph.baseline_bytes;
+    return Now() - start;
+  };
+  Result r{name, "step", "ms", Repeat(settings, once)};
+  AllowTf32(before);
+  const double median = Median(r.samples);
+  for (double& s : r.samples) s *= 1e3;
+  r.extra["tokens_per_s"] = static_cast<double>(batch * sequence) / median;
+  r.extra["TFLOP_per_s"] = static_cast<double>(cost.model_flops()) / median * 1e-12;
+  if (const Hardware* hardware = HardwareOf(device)) {
+    const PeakOptions peaks{.tf32 = tf32};
+    const RooflineReport roofline =
+        AnalyzeRoofline(trace.graph, ProveSplit(trace.graph), *hardware, peaks);
+    r.extra["floor_ms"] = roofline.total.seconds * 1e3;
+    if (const std::optional<double> mfu = roofline.mfu(median)) r.extra["mfu"] = *mfu;
+  }
+  r.extra["peak_bytes"] = peak;
+  r.extra["predicted_peak_bytes"] = predicted_peak;
+  r.extra["reserved_bytes"] = ValueOrThrow(GpuStatsOf(device)).memory.peak_reserved_bytes;
+  return {r};
+}
+
+}  // namespace
+
+std::vector<Case> GpuCases(bool small) {
+  std::vector<Case> cases;
+  const int64_t n = small ? 32 : 8192;
+  for (const GpuGemm& g : kGpuGemms) {
+    cases.push_back({absl::StrCat("gpu.gemm.", n, ".", g.name),
+                     [g, n](const std::string& name, const Settings& settings) {
+                       return RunGemm(name, settings, g, n);
+                     }});
+  }
+  const int64_t length = small ? 32 : 4096;
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    cases.push_back({absl::StrCat("gpu.attention.T", length, ".causal.", Name(dtype)),
+                     [=](const std::string& name, const Settings& settings) {
+                       return RunGpuAttention(name, settings, length, dtype);
+                     }});
+    cases.push_back({absl::StrCat("gpu.layer_norm.", Name(dtype)),
+                     [=](const std::string& name, const Settings& settings) {
+                       return RunNorm(name, settings, dtype);
+                     }});
+  }
+  cases.push_back({"gpu.adamw.f32", RunAdamW});
+  struct StepRow {
+    const char *name, *config, *policy;
+    int64_t batch;
+    bool tf32;
+  };
+  static constexpr StepRow kSteps[] = {{"gpu.step.gpt2.f32", "gpt2", "f32", 8, false},
+                                       {"gpu.step.gpt2.tf32", "gpt2", "f32", 8, true},
+                                       {"gpu.step.gpt2.bf16", "gpt2", "bf16", 8, false},
+                                       {"gpu.step.gpt2-xl.bf16", "gpt2-xl", "bf16", 4, false}};
+  for (const StepRow& row : kSteps) {
+    cases.push_back({row.name, [row](const std::string& name, const Settings& settings) {
+                       return RunStepCase(name, settings, row.config, row.policy, row.batch,
+                                          row.tf32);
+                     }});
+  }
+  return cases;
+}
+
+}  // namespace tally::bench
