@@ -62,7 +62,7 @@ std::string Keys(const Json& object) {
 TEST_F(GraphReport, HasTheKeysOfItsSchemaInOrder) {
   const Json report = ReportOf("mlp");
   EXPECT_EQ(report.Find("schema")->string(), "tally.report/1");
-  EXPECT_EQ(Keys(report), "schema model run flops proof memory rules plans front time verdict ");
+  EXPECT_EQ(Keys(report), "schema model run flops proof memory rules plans front time measured verdict ");
   EXPECT_EQ(Keys(*report.Find("model")),
             "name source format family parameters parameters_active parameters_trained "
             "parameters_embedding parameters_matmul tied ");
