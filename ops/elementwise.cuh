@@ -43,9 +43,10 @@ TALLY_NOINLINE __device__ void OffsetsOf(const GpuElementwise& e, int64_t i, int
   }
 }
 
-// T and R are how inputs and outputs lie in memory.
+// T and R are how inputs and outputs lie in memory. OffsetsOf takes the address of `e`: were it no
+// constant of the grid, each thread would first have a copy in local memory.
 template <class Row, typename T, typename R>
-__global__ void ElementwiseKernel(GpuElementwise e) {
+__global__ void ElementwiseKernel(const __grid_constant__ GpuElementwise e) {
   using L = GpuLane<Compute<T>>;
   constexpr int kIn = Row::kIn, kOut = Row::kOut;
   constexpr int kN = kGroup<T, R>;

@@ -3,9 +3,9 @@
 namespace tally::gpu {
 namespace {
 
-// Bytes move; what they mean does not matter.
+// Bytes move; what they mean does not matter. `e` as in ElementwiseKernel.
 template <typename T>
-__global__ void SelectKernel(GpuElementwise e, T number) {
+__global__ void SelectKernel(const __grid_constant__ GpuElementwise e, T number) {
   const auto* cond = static_cast<const bool*>(e.in[0]);
   const auto* yes = static_cast<const T*>(e.in[1]);
   const auto* no = static_cast<const T*>(e.in[2]);
