@@ -3,6 +3,7 @@
 #include <cublasLt.h>
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <map>
@@ -16,6 +17,7 @@
 #include "tally/tensor/check.h"
 #include "tally/tensor/dtype.h"
 #include "tally/tensor/fill.h"
+#include "tally/tensor/gemm_libraries.h"
 
 namespace tally::internal {
 namespace {
@@ -77,6 +79,10 @@ uint32_t Alignment(const void* data) {
   return static_cast<uint32_t>(address & (0 - address));
 }
 
+// Of a batch. Where its kernels number them by the grid's third dimension, cuBLASLt has none for
+// more than 65,535.
+constexpr int64_t kMostMatrices = int64_t{1} << 15;
+
 // Everything an algorithm depends on.
 using Key = std::tuple<std::array<int64_t, 3>, std::array<int64_t, 3>, std::array<int64_t, 4>,
                        std::array<int, 8>, std::array<uint32_t, 4>>;
@@ -88,14 +94,13 @@ class Cublas final : public CublasGemm {
 
   absl::Status Run(const GemmCall& gemm, const GpuCall& call) override {
     if (gemm.rows == 0 || gemm.cols == 0) return absl::OkStatus();
-    // Two extents that do not step evenly: the outer is a loop.
-    GemmCall one = gemm;
-    one.batch[0] = 1;
+    // Two extents that do not step evenly: the outer is a loop, and the inner goes in parts.
     for (int64_t i = 0; i < gemm.batch[0]; ++i) {
-      one.a.data = At(gemm.a.data, gemm.a.dtype, i * gemm.a.batch_stride[0]);
-      one.b.data = At(gemm.b.data, gemm.b.dtype, i * gemm.b.batch_stride[0]);
-      one.c = const_cast<void*>(At(gemm.c, gemm.c_dtype, i * gemm.c_batch_stride[0]));
-      TALLY_RETURN_IF_ERROR(RunBatch(one, call));
+      for (int64_t j = 0; j < gemm.batch[1]; j += kMostMatrices) {
+        GemmCall part = MatrixAt(gemm, i, j);
+        part.batch[1] = std::min(kMostMatrices, gemm.batch[1] - j);
+        TALLY_RETURN_IF_ERROR(RunBatch(part, call));
+      }
     }
     return absl::OkStatus();
   }
