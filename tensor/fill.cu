@@ -21,7 +21,7 @@ template <typename T>
 __global__ void RepeatRowKernel(T* out, const T* row, int64_t columns, int64_t ld, int64_t rows) {
   const int64_t count = rows * columns;
   for (int64_t i = GlobalThread(); i < count; i += GlobalThreads()) {
-    out[i / columns * ld + i % columns] = row[i % columns];
+    out[i / columns * ld + i % columns] = row == nullptr ? T(0) : row[i % columns];
   }
 }
 

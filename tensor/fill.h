@@ -8,7 +8,7 @@ namespace tally::gpu {
 
 // `count` items of 1, 2, 4 or 8 bytes, the low bytes of `value`.
 GpuError FillItems(const GpuCall& call, void* out, uint64_t value, int64_t item, int64_t count);
-// `rows` rows of `columns` items, `ld` items apart, each a copy of `row`.
+// `rows` rows of `columns` items, `ld` items apart, each a copy of `row`; null: of zeros.
 GpuError RepeatRow(const GpuCall& call, void* out, const void* row, int64_t item, int64_t columns,
                    int64_t ld, int64_t rows);
 

@@ -121,28 +121,33 @@ class Cublas final : public CublasGemm {
                : absl::InternalError(text);
   }
 
+  // c is the bias in every column, 0 without one.
+  absl::Status LayBias(const GemmCall& gemm, const GpuCall& call) const {
+    for (int64_t j = 0; j < gemm.batch[1]; ++j) {
+      void* c = const_cast<void*>(At(gemm.c, gemm.c_dtype, j * gemm.c_batch_stride[1]));
+      const GpuError error = gpu::RepeatRow(call, c, gemm.bias, ItemSize(gemm.c_dtype), gemm.rows,
+                                            gemm.ldc, gemm.cols);
+      if (error != 0) return absl::InternalError("the bias of a product was not laid down");
+    }
+    return absl::OkStatus();
+  }
+
   // One strided batch.
   absl::Status RunBatch(GemmCall gemm, const GpuCall& call) {
+    // cuBLASLt takes no k of 0, and nothing can stand for operands that are not there: even counted
+    // 0 times, a NaN in it would be one in c.
+    if (gemm.k == 0) {
+      if (gemm.beta == 0) return LayBias(gemm, call);
+      if (gemm.beta == 1 && gemm.bias == nullptr) return absl::OkStatus();
+      return absl::InvalidArgumentError("a product over no elements with beta");
+    }
     // cuBLASLt has no bias for f64: it is laid into c, and c is added to.
     const bool epilogue = gemm.bias != nullptr && gemm.compute != DType::kF64;
     if (gemm.bias != nullptr && !epilogue) {
       if (gemm.beta != 0) return absl::InvalidArgumentError("an f64 product with beta and a bias");
-      for (int64_t j = 0; j < gemm.batch[1]; ++j) {
-        void* c = const_cast<void*>(At(gemm.c, gemm.c_dtype, j * gemm.c_batch_stride[1]));
-        const GpuError error = gpu::RepeatRow(call, c, gemm.bias, ItemSize(gemm.c_dtype), gemm.rows,
-                                              gemm.ldc, gemm.cols);
-        if (error != 0) return absl::InternalError("the bias of a product was not laid down");
-      }
+      TALLY_RETURN_IF_ERROR(LayBias(gemm, call));
       gemm.bias = nullptr;
       gemm.beta = 1;
-    }
-    if (gemm.k == 0) {  // op(a) op(b) is 0: one column of any memory, counted 0 times
-      gemm.k = 1;
-      gemm.alpha = 0;
-      gemm.a.data = gemm.b.data = workspace_;
-      gemm.a.ld = std::max(gemm.a.ld, gemm.rows);
-      gemm.b.ld = std::max(gemm.b.ld, gemm.cols);
-      gemm.a.batch_stride = gemm.b.batch_stride = {0, 0};
     }
     Descriptors d;
     TALLY_RETURN_IF_ERROR(Describe(gemm, epilogue, d));

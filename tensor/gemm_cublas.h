@@ -19,7 +19,7 @@ inline constexpr int64_t kGemmWorkspaceBytes = int64_t{32} << 20;
 //   f32. fp8 wants what the hardware does: op(a) and op(b) both stored with k innermost, sizes and
 //   leading dimensions in multiples of 16, a result in f32, bf16 or f16; per-tensor scales are part
 //   of alpha.
-//   k = 0 or alpha = 0: as on the CPU, c is scaled by beta.
+//   k = 0: c is 0, or the bias, and stays as it is where beta is 1; there is no other beta.
 // Deterministic: no algorithm is used that adds up parts in whatever order they come.
 class CublasGemm {
  public:
