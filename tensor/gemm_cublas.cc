@@ -243,10 +243,10 @@ class Cublas final : public CublasGemm {
                  "cublasLtMatmulPreferenceSetAttribute", gemm);
     };
     prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<uint64_t>(kGemmWorkspaceBytes));
-    // Parts of k may be added up through the workspace, in a fixed order; not in place.
+    // Parts of k may be added up through the workspace, in a fixed order; not in place, and not as
+    // rounded to c's dtype.
     prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
-           static_cast<uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE |
-                                 CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE));
+           static_cast<uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
     prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, Alignment(gemm.a.data));
     prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, Alignment(gemm.b.data));
     prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, Alignment(gemm.c));
