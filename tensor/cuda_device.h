@@ -39,11 +39,14 @@ struct CudaMemory {
 };
 CudaMemory DeviceMemory();
 
-// Copies between the host's ordinary memory and a device go through two pinned buffers, so that one
-// is filled while the other is on its way.
+// Copies between the host's ordinary memory and a device go through pinned buffers in turn, so that
+// one is filled while others are on their way. A copy to the device waits for the one that had its
+// buffer before, and so for all work queued ahead of that: some ops make a small one at each call,
+// and with few buffers the host would be no further ahead of the device than so many calls.
 class StagingBuffers {
  public:
-  static constexpr int64_t kBytes = int64_t{4} << 20;
+  static constexpr size_t kBuffers = 16;
+  static constexpr int64_t kBytes = int64_t{1} << 20;  // of each
 
   absl::Status CopyIn(void* dst, const void* host, int64_t bytes, cudaStream_t stream);
   // Returns when the bytes are there.
@@ -55,9 +58,10 @@ class StagingBuffers {
     cudaEvent_t passed = nullptr;  // the copy that last used it
   };
   absl::Status Prepare();
+  const Buffer& Next();
 
-  std::array<Buffer, 2> buffers_;
-  int next_ = 0;
+  std::array<Buffer, kBuffers> buffers_;
+  size_t next_ = 0;
 };
 
 // Where kernels tell what is wrong with their data, one place for each op by name.

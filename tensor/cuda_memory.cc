@@ -30,7 +30,7 @@ CudaMemory DeviceMemory() {
 }
 
 absl::Status StagingBuffers::Prepare() {
-  if (buffers_[1].passed != nullptr) return absl::OkStatus();
+  if (buffers_.back().passed != nullptr) return absl::OkStatus();
   for (Buffer& buffer : buffers_) {
     void* data = nullptr;
     TALLY_RETURN_IF_ERROR(TALLY_CUDA_STATUS(cudaHostAlloc(&data, kBytes, cudaHostAllocDefault)));
@@ -41,13 +41,18 @@ absl::Status StagingBuffers::Prepare() {
   return absl::OkStatus();
 }
 
+const StagingBuffers::Buffer& StagingBuffers::Next() {
+  const Buffer& buffer = buffers_[next_];
+  next_ = (next_ + 1) % kBuffers;
+  return buffer;
+}
+
 absl::Status StagingBuffers::CopyIn(void* dst, const void* host, int64_t bytes,
                                     cudaStream_t stream) {
   TALLY_RETURN_IF_ERROR(Prepare());
   for (int64_t at = 0; at < bytes; at += kBytes) {
     const auto part = static_cast<size_t>(std::min(kBytes, bytes - at));
-    const Buffer& buffer = buffers_[next_];
-    next_ ^= 1;
+    const Buffer& buffer = Next();
     TALLY_RETURN_IF_ERROR(TALLY_CUDA_STATUS(cudaEventSynchronize(buffer.passed)));
     std::memcpy(buffer.data, static_cast<const char*>(host) + at, part);
     TALLY_RETURN_IF_ERROR(TALLY_CUDA_STATUS(cudaMemcpyAsync(
@@ -72,8 +77,7 @@ absl::Status StagingBuffers::CopyOut(void* host, const void* src, int64_t bytes,
   };
   for (int64_t at = 0; at < bytes; at += kBytes) {
     const auto part = static_cast<size_t>(std::min(kBytes, bytes - at));
-    const Buffer& buffer = buffers_[next_];
-    next_ ^= 1;
+    const Buffer& buffer = Next();
     TALLY_RETURN_IF_ERROR(TALLY_CUDA_STATUS(cudaEventSynchronize(buffer.passed)));
     TALLY_RETURN_IF_ERROR(TALLY_CUDA_STATUS(cudaMemcpyAsync(
         buffer.data, static_cast<const char*>(src) + at, part, cudaMemcpyDeviceToHost, stream)));
