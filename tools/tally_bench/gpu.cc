@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "tally/analysis/attention.h"
 #include "tally/analysis/memory.h"
 #include "tally/analysis/roofline.h"
 #include "tally/analysis/split.h"
@@ -105,7 +106,8 @@ std::vector<Result> RunGemm(const std::string& name, const Settings& settings, c
 
 // ---- one op
 
-// Bytes of each distinct input and output once, and FLOPs, of what `fn` records.
+// Bytes of each distinct input and output once, and FLOPs, of what `fn` records. Of attention the
+// pairs that the mask lets through: a rate of nominal ones would be up to twice the device's.
 struct Recorded {
   Count flops = 0, bytes = 0;
 };
@@ -114,7 +116,8 @@ Recorded RecordOf(const std::function<void()>& fn) {
   fn();
   const Graph graph = tape.Finish();
   const CostLine total = AnalyzeCost(graph).cost.total();
-  return {total.flops.matmul, total.bytes()};
+  const AttentionCounts attention = AnalyzeAttention(graph, ProveSplit(graph)).total();
+  return {total.flops.matmul - attention.nominal + attention.other.causal_exact, total.bytes()};
 }
 
 std::vector<Result> RunOp(const std::string& name, const Settings& settings, const char* phase,
