@@ -161,7 +161,8 @@ __device__ inline int64_t GlobalThread() {
 }
 __device__ inline int64_t GlobalThreads() { return static_cast<int64_t>(gridDim.x) * blockDim.x; }
 
-// The block's shared memory, as many bytes as the launch gave it; aligned to 16 bytes.
+// The block's shared memory, as many bytes as the launch gave it; aligned to 32 bytes, as loads of
+// matrices (wmma) ask.
 #if defined(TALLY_CUDA_SIM)
 template <typename T>
 T* Shared() {
@@ -170,7 +171,7 @@ T* Shared() {
 #else
 template <typename T>
 __device__ inline T* Shared() {
-  extern __shared__ __align__(16) unsigned char bytes[];
+  extern __shared__ __align__(32) unsigned char bytes[];
   return reinterpret_cast<T*>(bytes);
 }
 #endif
