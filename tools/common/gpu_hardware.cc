@@ -17,9 +17,10 @@ const Hardware* HardwareOfGpu(absl::string_view model) {
   };
   for (const Row& row : kRows) {
     if (!absl::StrContains(model, row.first) || !absl::StrContains(model, row.second)) continue;
-    // L40 and L40S are other cards than the L4, GB200 is more than a B200.
+    // L40 and L40S are other cards than the L4, GB200 is more than a B200, GH200 holds an H100.
     if (row.hardware == "l4" && absl::StrContains(model, "L40")) continue;
     if (row.hardware == "b200" && absl::StrContains(model, "GB200")) continue;
+    if (row.hardware == "h200" && absl::StrContains(model, "GH200")) continue;
     return FindHardware(row.hardware);
   }
   return nullptr;
