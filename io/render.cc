@@ -12,8 +12,10 @@
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
@@ -183,6 +185,29 @@ class IgnorePipeSignal {
   sigset_t before_;
 };
 
+// What `dot` makes of the text. kInternal: it failed, with what it said.
+absl::StatusOr<std::string> RunDot(const std::string& program, const std::vector<std::string>& args,
+                                   const std::string& dot, Clock::time_point deadline,
+                                   double seconds) {
+  Child child(dot, deadline);
+  const absl::Status started = child.Start(program, args);
+  if (!started.ok()) return started;
+  int status = 0;
+  if (!child.Talk() || !child.Wait(&status)) {
+    return absl::DeadlineExceededError(absl::StrFormat(
+        "render: dot did not finish within %g s; fold more (--fold=depth:1), or draw less "
+        "(--detail=matmul, --focus)",
+        seconds));
+  }
+  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0 || child.output.empty()) {
+    const std::string how = WIFSIGNALED(status) ? absl::StrCat("signal ", WTERMSIG(status))
+                                                : absl::StrCat("exit ", WEXITSTATUS(status));
+    return absl::InternalError(
+        absl::StrCat("render: dot failed (", how, "): ", Quoted(child.errors, 500)));
+  }
+  return std::move(child.output);
+}
+
 }  // namespace
 
 const char* Name(RenderFormat format) {
@@ -203,23 +228,17 @@ absl::Status RenderDot(const std::string& dot, const std::string& path, RenderFo
   const Clock::time_point deadline =
       Clock::now() + std::chrono::duration_cast<Clock::duration>(limit);
   const IgnorePipeSignal ignore;
-  Child child(dot, deadline);
-  const absl::Status started = child.Start(program, {"dot", absl::StrCat("-T", Name(format))});
-  if (!started.ok()) return started;
-  int status = 0;
-  if (!child.Talk() || !child.Wait(&status)) {
-    return absl::DeadlineExceededError(absl::StrFormat(
-        "render: dot did not finish within %g s; fold more (--fold=depth:1), or draw less "
-        "(--detail=matmul, --focus)",
-        seconds));
+  const std::string type = absl::StrCat("-T", Name(format));
+  absl::StatusOr<std::string> picture = RunDot(program, {"dot", type}, dot, deadline, seconds);
+  // Some graphs defeat its routing of curves around nodes ("triangulation failed"); straight edges
+  // need none.
+  if (picture.status().code() == absl::StatusCode::kInternal) {
+    absl::StatusOr<std::string> straight =
+        RunDot(program, {"dot", type, "-Gsplines=line"}, dot, deadline, seconds);
+    if (straight.ok()) picture = std::move(straight);
   }
-  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0 || child.output.empty()) {
-    const std::string how = WIFSIGNALED(status) ? absl::StrCat("signal ", WTERMSIG(status))
-                                                : absl::StrCat("exit ", WEXITSTATUS(status));
-    return absl::InternalError(
-        absl::StrCat("render: dot failed (", how, "): ", Quoted(child.errors, 500)));
-  }
-  return WriteFileAtomically(path, child.output);
+  if (!picture.ok()) return picture.status();
+  return WriteFileAtomically(path, *picture);
 }
 
 }  // namespace tally

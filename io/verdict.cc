@@ -270,7 +270,7 @@ class Writer {
                                                    : absl::StrCat("not as asked, but ", otherwise);
     return absl::StrCat(answer, ": peak", Of(), " ", absl::StrJoin(parts, ", "), "; usable ",
                         BytesText(*v_.usable()),
-                        *v_.fits ? absl::StrCat(", ", BytesText(*v_.usable() - AskedPeak()),
+                        *v_.fits ? absl::StrCat(", ", BytesText(*v_.usable() - AskedPeak(v_.fits_as)),
                                                 " to spare ", AsPlan(r_, v_.fits_as))
                                  : "");
   }
@@ -350,9 +350,10 @@ class Writer {
     absl::StrAppend(&text_, IndentedLines(table));
   }
 
-  int64_t AskedPeak() const {
+  int64_t AskedPeak(const std::string& under = "") const {  // "": the least of those asked for
     int64_t least = 0;
     for (const FitCase& c : v_.cases) {
+      if (!under.empty() && c.plan != under) continue;
       const int64_t peak = c.refused ? c.least : c.peak;
       if (c.asked && (least == 0 || peak < least)) least = peak;
     }

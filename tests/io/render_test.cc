@@ -84,6 +84,15 @@ TEST_F(RenderTest, TellsWhatDotSaidWhenItFails) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("the reason"));
 }
 
+TEST_F(RenderTest, AsksForStraightEdgesWhereCurvesFail) {
+  FakeDot("cat > /dev/null; case \"$*\" in *splines=line*) echo straight ;; *) exit 1 ;; esac\n");
+  const std::string file = folder_ + "/x.svg";
+  ASSERT_TRUE(RenderDot("digraph {}", file, RenderFormat::kSvg, 20).ok());
+  std::stringstream text;
+  text << std::ifstream(file).rdbuf();
+  EXPECT_EQ(text.str(), "straight\n");
+}
+
 TEST_F(RenderTest, SurvivesAChildThatDoesNotReadItsInput) {
   FakeDot("exit 4\n");
   const std::string big(8 << 20, ' ');

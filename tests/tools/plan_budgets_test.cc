@@ -1,5 +1,7 @@
 // graph-report with plans held to bytes: three answers, the front, and what bytes buy.
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
 
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
@@ -116,6 +118,11 @@ TEST_F(PlansWithin, FitTheDevice) {
   EXPECT_LE(Last(report).Find("peak")->integer(), memory);
   EXPECT_THAT(Last(report).Find("note")->string(), HasSubstr("of the front"));
   EXPECT_EQ(report.Find("verdict")->Find("fits_as")->string(), "fit");
+  // What is to spare is so under the plan that it says, though another asked for takes less.
+  const Outcome beside = Run(absl::StrCat(kModel, device, "--plan=uniform:1,fit"));
+  EXPECT_THAT(Flat(beside.out),
+              HasSubstr(absl::StrCat(BytesText(memory - Last(report).Find("peak")->integer()),
+                                     " to spare under plan fit")));
   const Outcome never = Run(absl::StrCat(kModel, "--reserve=0 --memory=1000B --plan=fit --quiet"));
   EXPECT_EQ(never.code, 1);
   EXPECT_THAT(never.err, HasSubstr("fit: no plan within 1,000 B; proven"));
@@ -179,6 +186,13 @@ TEST_F(PlansWithin, MakeAFrontOfWhichEachPointIsAPlan) {
   // In the folder as well.
   ASSERT_EQ(Run(std::string(kModel) + "--pareto --quiet --out=r").code, 0);
   EXPECT_EQ(Bytes(Path("r/pareto.csv")), Bytes(Path("f.csv")));
+  // The next report in the same folder keeps none of these.
+  std::ofstream(Path("r/front-99.txt")) << "of another";
+  std::ofstream(Path("r/notes.txt")) << "mine";
+  ASSERT_EQ(Run(std::string(kModel) + "--plan=none --out=r").code, 0);
+  EXPECT_FALSE(std::filesystem::exists(Path("r/front-99.txt")));
+  EXPECT_FALSE(std::filesystem::exists(Path("r/pareto.csv")));
+  EXPECT_EQ(Bytes(Path("r/notes.txt")), "mine");
 }
 
 // What a report prints beside its front is never better than it, whichever planner made it; and

@@ -2,6 +2,7 @@
 
 #include <cstdio>
 #include <filesystem>
+#include <regex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -123,6 +124,7 @@ class Output {
           absl::StrCat(SanitizeForTerminal(folder), ": cannot be made: ", error.message()));
     }
     written_.folder = SanitizeForTerminal(folder);
+    RemoveEarlierPlans(folder);
     TALLY_RETURN_IF_ERROR(PutIn(folder, "graph.dot", dot_));
     std::vector<std::pair<std::string, std::string>> drawn;  // file and text of each picture
     if (o_.dot.empty()) drawn.emplace_back("graph.dot", dot_);
@@ -143,6 +145,23 @@ class Output {
     for (const auto& [name, dot] : drawn)
       Draw(dot, (fs::path(folder) / name).string(), written_.in_folder, /*whole_path=*/false);
     return absl::OkStatus();
+  }
+
+  // Plans of the report that stood here before: they would pass for plans of this one. Nothing else
+  // is touched, and nothing in a folder that holds no report.
+  static void RemoveEarlierPlans(const std::string& folder) {
+    static const std::regex kPlans(
+        R"(plan-.+\.(dot|txt|json|svg|pdf|png)|front-[0-9]+\.txt|pareto\.csv)");
+    std::error_code error;
+    if (!fs::exists(fs::path(folder) / "report.json", error)) return;
+    std::vector<fs::path> earlier;
+    for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
+      if (entry.is_regular_file(error) &&
+          std::regex_match(entry.path().filename().string(), kPlans)) {
+        earlier.push_back(entry.path());
+      }
+    }
+    for (const fs::path& path : earlier) fs::remove(path, error);
   }
 
   // Its points, and the plans among them that no name makes again.
