@@ -45,7 +45,7 @@ CudaMemory DeviceMemory();
 // and with few buffers the host would be no further ahead of the device than so many calls.
 class StagingBuffers {
  public:
-  static constexpr size_t kBuffers = 16;
+  static constexpr int kBuffers = 16;
   static constexpr int64_t kBytes = int64_t{1} << 20;  // of each
 
   absl::Status CopyIn(void* dst, const void* host, int64_t bytes, cudaStream_t stream);
@@ -61,7 +61,7 @@ class StagingBuffers {
   const Buffer& Next();
 
   std::array<Buffer, kBuffers> buffers_;
-  size_t next_ = 0;
+  int next_ = 0;
 };
 
 // Where kernels tell what is wrong with their data, one place for each op by name.

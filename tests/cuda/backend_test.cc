@@ -51,8 +51,10 @@ TEST_F(SimulatedDevice, RefusesWhatItHasNoKernelsFor) {
               HasSubstr("has compute capability 7.5, and this build has kernels for 8.0 and newer"));
 }
 
-TEST(CudaBackend, CopiesMoreThanAStagingBuffer) {
-  const int64_t n = 3 * internal::StagingBuffers::kBytes / 4 + 5;  // three parts and a rest
+TEST(CudaBackend, CopiesMoreThanTheStagingBuffers) {
+  using internal::StagingBuffers;
+  // Each in turn, the first again, and a rest.
+  const int64_t n = (StagingBuffers::kBuffers + 1) * StagingBuffers::kBytes / 4 + 5;
   std::vector<float> values(n);
   for (int64_t i = 0; i < n; ++i) values[i] = static_cast<float>(i % 977);
   const Tensor there = Tensor::FromVector(values, {n}, kCuda);
