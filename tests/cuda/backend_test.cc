@@ -187,9 +187,16 @@ TEST(CudaBackend, MultipliesEveryLayoutAsTheCpu) {
         ExpectProduct(DType::kBF16, DType::kBF16, layout, 6, 4, 8, 0x1p-7);
         ExpectProduct(DType::kF16, DType::kF16, layout, 6, 4, 8, 0x1p-10);
         ExpectProduct(DType::kF32, DType::kF32, layout, 1, 3, 1, 1e-6);
+        for (const DType dtype : {DType::kF64, DType::kF32, DType::kBF16}) {
+          ExpectProduct(dtype, dtype, layout, 3, 5, 0, 0);
+        }
       }
     }
   }
+}
+
+TEST(CudaBackend, MultipliesMoreMatricesThanGoAtATime) {
+  ExpectProduct(DType::kF32, DType::kF32, {false, true, (1 << 15) + 2, true}, 1, 3, 2, 1e-6);
 }
 
 // As the hardware has it: k innermost in both.
