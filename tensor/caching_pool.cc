@@ -17,6 +17,14 @@ int64_t SegmentBytes(int64_t bytes) {
 
 }  // namespace
 
+CachingPool::~CachingPool() {
+  ReleaseCachedLocked();
+  for (const auto& [data, block] : used_) delete block;
+  for (const FreeBlocks* blocks : {&small_, &large_}) {
+    for (const Block* block : *blocks) delete block;
+  }
+}
+
 void* CachingPool::Allocate(int64_t bytes) {
   const std::lock_guard lock(mutex_);
   // What no device has; and rounding must not overflow.

@@ -38,6 +38,8 @@ class CachingPool {
   // that watch each allocation. The source must outlive the pool.
   explicit CachingPool(SegmentSource& source, bool caching = true)
       : source_(source), caching_(caching) {}
+  // Gives back the segments that nothing of is in use.
+  ~CachingPool();
   CachingPool(const CachingPool&) = delete;
   CachingPool& operator=(const CachingPool&) = delete;
 
