@@ -27,7 +27,7 @@ __global__ void ArgMaxKernel(GpuLines l, const T* x, int64_t* out, int columns) 
 namespace tally {
 
 GpuError LaunchArgMax(const GpuCall& call, const GpuLines& l, const void* x, void* out) {
-  using namespace gpu;  // NOLINT
+  using namespace gpu;  // NOLINT: what kernels are made of
   return VisitFloat(l.dtype, [&](auto element) {
     using T = decltype(element);
     const LineGrid g = LinesFor(call, l.outer * l.inner, l.n, l.inner > 1);

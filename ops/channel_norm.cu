@@ -222,7 +222,7 @@ namespace tally {
 
 GpuError LaunchChannelNorm(const GpuCall& call, const ChannelNorm& a, double eps,
                            const ChannelNormOperands& in, void* y, void* mean, void* rstd) {
-  using namespace gpu;  // NOLINT
+  using namespace gpu;  // NOLINT: what kernels are made of
   return VisitFloat(a.dtype, [&](auto element) {
     using T = decltype(element);
     using C = Compute<T>;
@@ -237,7 +237,7 @@ GpuError LaunchChannelNorm(const GpuCall& call, const ChannelNorm& a, double eps
 
 GpuError LaunchChannelNormGrad(const GpuCall& call, const ChannelNorm& a,
                                const ChannelNormOperands& in, void* dx) {
-  using namespace gpu;  // NOLINT
+  using namespace gpu;  // NOLINT: what kernels are made of
   return VisitFloat(a.dtype, [&](auto element) {
     using T = decltype(element);
     using C = Compute<T>;
@@ -252,7 +252,7 @@ GpuError LaunchChannelNormGrad(const GpuCall& call, const ChannelNorm& a,
 
 GpuError LaunchChannelNormParamGrad(const GpuCall& call, const ChannelNorm& a,
                                     const ChannelNormOperands& in, void* dw, void* db) {
-  using namespace gpu;  // NOLINT
+  using namespace gpu;  // NOLINT: what kernels are made of
   return VisitFloat(a.dtype, [&](auto element) {
     using T = decltype(element);
     using C = Compute<T>;
@@ -267,7 +267,7 @@ GpuError LaunchChannelNormParamGrad(const GpuCall& call, const ChannelNorm& a,
 GpuError LaunchRunningUpdate(const GpuCall& call, DType dtype, int64_t channels, double momentum,
                              double eps, double count, const void* mean, const void* rstd,
                              void* running_mean, void* running_var) {
-  using namespace gpu;  // NOLINT
+  using namespace gpu;  // NOLINT: what kernels are made of
   return VisitFloat(dtype, [&](auto element) {
     using T = decltype(element);
     using C = Compute<T>;

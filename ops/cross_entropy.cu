@@ -134,7 +134,7 @@ namespace tally {
 
 GpuError LaunchCrossEntropy(const GpuCall& call, const CrossEntropyRows& a, bool mean, void* lse,
                             double* losses, void* loss) {
-  using namespace gpu;  // NOLINT
+  using namespace gpu;  // NOLINT: what kernels are made of
   return VisitFloat(a.dtype, [&](auto element) {
     using T = decltype(element);
     using C = Compute<T>;
@@ -149,7 +149,7 @@ GpuError LaunchCrossEntropy(const GpuCall& call, const CrossEntropyRows& a, bool
 
 GpuError LaunchCrossEntropyGrad(const GpuCall& call, const CrossEntropyRows& a, bool mean,
                                 const void* lse, const void* dy, void* dlogits) {
-  using namespace gpu;  // NOLINT
+  using namespace gpu;  // NOLINT: what kernels are made of
   return VisitFloat(a.dtype, [&](auto element) {
     using T = decltype(element);
     using C = Compute<T>;
@@ -163,7 +163,7 @@ GpuError LaunchCrossEntropyGrad(const GpuCall& call, const CrossEntropyRows& a, 
 }
 
 GpuError LaunchOneHot(const GpuCall& call, const CrossEntropyRows& a, void* y) {
-  using namespace gpu;  // NOLINT
+  using namespace gpu;  // NOLINT: what kernels are made of
   return VisitFloat(a.dtype, [&](auto element) {
     using T = decltype(element);
     return Launch(OneHotKernel<T>, GridFor(call, a.rows * a.classes), kBlock, 0, call, a,

@@ -201,7 +201,7 @@ namespace tally {
 
 GpuError LaunchNorm(const GpuCall& call, const NormRows& a, double eps, void* y, void* mean,
                     void* rstd) {
-  using namespace gpu;  // NOLINT
+  using namespace gpu;  // NOLINT: what kernels are made of
   return VisitFloat(a.dtype, [&](auto element) {
     using T = decltype(element);
     using C = Compute<T>;
@@ -213,7 +213,7 @@ GpuError LaunchNorm(const GpuCall& call, const NormRows& a, double eps, void* y,
 
 GpuError LaunchNormGrad(const GpuCall& call, const NormRows& a, const void* dy, const void* mean,
                         const void* rstd, void* dx) {
-  using namespace gpu;  // NOLINT
+  using namespace gpu;  // NOLINT: what kernels are made of
   return VisitFloat(a.dtype, [&](auto element) {
     using T = decltype(element);
     using C = Compute<T>;
@@ -226,7 +226,7 @@ GpuError LaunchNormGrad(const GpuCall& call, const NormRows& a, const void* dy, 
 
 GpuError LaunchNormParamGradBlocks(const GpuCall& call, const NormRows& a, const void* dy,
                                    const void* mean, const void* rstd, void* dw, void* db) {
-  using namespace gpu;  // NOLINT
+  using namespace gpu;  // NOLINT: what kernels are made of
   return VisitFloat(a.dtype, [&](auto element) {
     using T = decltype(element);
     using C = Compute<T>;

@@ -123,7 +123,7 @@ namespace tally {
 
 GpuError LaunchCumsum(const GpuCall& call, const GpuLines& l, bool reverse, const void* x,
                       void* y) {
-  using namespace gpu;  // NOLINT
+  using namespace gpu;  // NOLINT: what kernels are made of
   return VisitFloat(l.dtype, [&](auto element) {
     using T = decltype(element);
     const LineGrid g = LinesFor(call, l.outer * l.inner, (l.n + kRun - 1) / kRun, l.inner > 1);
@@ -134,7 +134,7 @@ GpuError LaunchCumsum(const GpuCall& call, const GpuLines& l, bool reverse, cons
 
 GpuError LaunchProdGrad(const GpuCall& call, const GpuLines& l, const void* x, const void* dy,
                         void* left, void* dx) {
-  using namespace gpu;  // NOLINT
+  using namespace gpu;  // NOLINT: what kernels are made of
   return VisitFloat(l.dtype, [&](auto element) {
     using T = decltype(element);
     using C = Compute<T>;

@@ -200,7 +200,7 @@ __global__ void LogSumExpLinesKernel(LogSumExpRows a, int columns) {
 namespace tally {
 
 GpuError LaunchSoftmax(const GpuCall& call, const GpuSoftmax& s, const void* x, void* y) {
-  using namespace gpu;  // NOLINT
+  using namespace gpu;  // NOLINT: what kernels are made of
   return VisitFloat(s.dtype, [&](auto element) {
     using T = decltype(element);
     const T* const from = static_cast<const T*>(x);
@@ -217,7 +217,7 @@ GpuError LaunchSoftmax(const GpuCall& call, const GpuSoftmax& s, const void* x, 
 
 GpuError LaunchSoftmaxGrad(const GpuCall& call, const GpuSoftmax& s, const void* y, const void* dy,
                            void* dx) {
-  using namespace gpu;  // NOLINT
+  using namespace gpu;  // NOLINT: what kernels are made of
   return VisitFloat(s.dtype, [&](auto element) {
     using T = decltype(element);
     const T *const from = static_cast<const T*>(y), *const dfrom = static_cast<const T*>(dy);
@@ -233,7 +233,7 @@ GpuError LaunchSoftmaxGrad(const GpuCall& call, const GpuSoftmax& s, const void*
 }
 
 GpuError LaunchLogSumExp(const GpuCall& call, const LogSumExpRows& a) {
-  using namespace gpu;  // NOLINT
+  using namespace gpu;  // NOLINT: what kernels are made of
   return VisitFloat(a.dtype, [&](auto element) {
     using T = decltype(element);
     if (a.inner == 1) {

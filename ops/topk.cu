@@ -51,7 +51,7 @@ namespace tally {
 
 GpuError LaunchTopK(const GpuCall& call, const GpuLines& l, int64_t k, const void* x, void* values,
                     void* indices) {
-  using namespace gpu;  // NOLINT
+  using namespace gpu;  // NOLINT: what kernels are made of
   const int block = BlockFor(l.n);
   // Steps of a thread for a row, when a block's threads share it; a reduction counts as 256.
   const double each = static_cast<double>(l.n) / block;

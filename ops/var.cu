@@ -52,7 +52,7 @@ __global__ void VarKernel(GpuVar a, const T* x, T* y, int columns) {
 namespace tally {
 
 GpuError LaunchVar(const GpuCall& call, const GpuVar& a, const void* x, void* y) {
-  using namespace gpu;  // NOLINT
+  using namespace gpu;  // NOLINT: what kernels are made of
   const bool neighbours = a.kept.rank > 0 && a.kept.strides[a.kept.rank - 1] == 1;
   return VisitFloat(a.dtype, [&](auto element) {
     using T = decltype(element);
