@@ -49,8 +49,9 @@ std::string NodeNote(const Graph& graph, NodeId n, bool again) {
 
 std::string StorageNote(const Graph& graph, StorageId s) {
   const StorageRecord& record = graph.storages[s];
-  return absl::StrCat(record.bytes, " B ", Name(record.origin),
-                      record.name == kNone ? "" : " " + NameText(graph.name(record.name)));
+  std::string note = absl::StrCat(record.bytes, " B ", Name(record.origin));
+  if (record.name != kNone) absl::StrAppend(&note, " ", NameText(graph.name(record.name)));
+  return note;
 }
 
 // Checks what both forms say, and makes the plan.

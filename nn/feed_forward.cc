@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "tally/nn/init.h"
 #include "tally/ops/ops.h"
 #include "tally/ops/recorder.h"
@@ -55,7 +56,7 @@ ExpertMixture::ExpertMixture(Parameters& parameters, const std::string& name,
       parameters, JoinPath(name, layout.router), d, experts_, {.bias = false, .std = kInitStd}};
   const std::string prefix = JoinPath(name, layout.experts);
   const auto make = [&](const char* what, const Shape& shape, double std) {
-    const std::string suffix = "." + std::string(what) + ".weight";
+    const std::string suffix = absl::StrCat(".", what, ".weight");
     const Tensor stacked = parameters.Normal(prefix + suffix, shape, std);
     parameters.NameSlices(prefix + suffix, prefix, suffix);
     return stacked;

@@ -48,9 +48,7 @@ class Checker {
     std::string names;
     for (size_t i = 0; i < words_.size(); ++i) {
       const int count = AxesOf(i);
-      std::string name(Text(words_[i].at));
-      if (words_[i].kind == WordKind::kEllipsis) name = "_";
-      if (words_[i].kind == WordKind::kProduct) name = WithStars(words_[i].at);
+      const std::string name = NameOf(words_[i]);
       for (int k = 0; k < count; ++k) absl::StrAppend(&names, names.empty() ? "" : " ", name);
     }
     return names;
@@ -61,6 +59,12 @@ class Checker {
 
   absl::Status Bad(Extent at, const std::string& message) const {
     return PatternError(kOp, pattern_, at, absl::StrCat(message, ": x is ", x_.spec().ToString()));
+  }
+
+  std::string NameOf(const Word& word) const {
+    if (word.kind == WordKind::kEllipsis) return "_";
+    if (word.kind == WordKind::kProduct) return WithStars(word.at);
+    return std::string(Text(word.at));
   }
 
   // "(h d)" as "h*d"; "()" as "1".
