@@ -1,4 +1,4 @@
-// Headers of most tests, precompiled: see CMakeLists.txt.
+// Headers of most tests, precompiled: see TallyPrecompile.cmake.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -277,6 +277,7 @@ TEST(House, NoFileCarriesAnUnfinishedMark) {
 TEST(House, HeadersHaveTheGuardOfTheirPath) {
   for (const SourceFile& file : Tree()) {
     if (fs::path(file.path).extension() != ".h" || file.folder == "tests") continue;
+    if (file.folder == "cmake") continue;  // what is precompiled no source includes
     std::string guard = "TALLY_" + file.path + "_";
     for (char& c : guard) c = std::isalnum(static_cast<unsigned char>(c)) ? std::toupper(c) : '_';
     EXPECT_NE(file.text.find("#ifndef " + guard + "\n#define " + guard), std::string::npos)
