@@ -22,7 +22,7 @@ enum class ConvOf { kForward, kInputGrad, kWeightGrad };
 
 inline constexpr int kConvTile = 64;  // rows, and columns, of a block's part of the result
 
-// By products on tensor cores (16-bit floats) and plain ones (all dtypes).
+// By products on tensor cores (bf16 and f16) and plain ones (f64 and f32).
 GpuError LaunchConvTensor(const GpuCall& call, ConvOf of, const GpuConv& f);
 GpuError LaunchConvPlain(const GpuCall& call, ConvOf of, const GpuConv& f);
 
@@ -217,30 +217,6 @@ __device__ inline void StoreConv(const GpuConv& f, const ConvPiece& p, const Con
     static_cast<C*>(f.partial)[p.split * f.g.out_channels * f.g.taps() + at] = sum;
   } else {
     static_cast<T*>(f.w)[at] = Narrow<T>(sum);
-  }
-}
-
-// kDepth places of the depth from `first` on, as entries and as tiles: left element (m, k) goes to
-// left[m * kLeftRow + k * kLeftDepth], gathered (k, n) to gathered[k * kPitch + n].
-template <ConvOf kOf, int kDepth, int kThreads, int kLeftRow, int kLeftDepth, int kPitch,
-          typename T, typename U>
-__device__ inline void LoadConvTiles(const GpuConv& f, const ConvPiece& p, const ConvRows& rows,
-                                     const ConvExtent& size, int64_t first, const ConvDepth* depth,
-                                     const ConvColumn* columns, U* left, U* gathered) {
-  const T* const from = LeftOf<kOf, T>(f) + rows.left;
-  for (int i = static_cast<int>(threadIdx.x); i < kConvTile * kDepth; i += kThreads) {
-    const int k = i % kDepth, m = i / kDepth;
-    const bool there = p.row + m < size.rows && first + k < p.end;
-    const T value = there ? from[(p.row + m) * rows.left_stride + depth[k].left] : T(0.0f);
-    left[m * kLeftRow + k * kLeftDepth] = static_cast<U>(Widen(value));
-  }
-  const T* const plane = GatheredOf<kOf, T>(f);
-  for (int i = static_cast<int>(threadIdx.x); i < kConvTile * kDepth; i += kThreads) {
-    // Neighbouring threads read neighbouring pixels.
-    const int k = kOf == ConvOf::kWeightGrad ? i % kDepth : i / kConvTile;
-    const int n = kOf == ConvOf::kWeightGrad ? i / kDepth : i % kConvTile;
-    gathered[k * kPitch + n] =
-        static_cast<U>(Widen(Gathered<kOf>(f.g, plane, depth[k], columns[n])));
   }
 }
 
