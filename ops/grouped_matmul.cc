@@ -169,20 +169,30 @@ absl::Status Run(const KernelArgs& k) {
   return RunGroups(groups, {.b = k.As<GroupedMatMulAttrs>().transpose_w});
 }
 
+// Strides of a matrix as kernels want them, one of them 1: that of an axis of one element means
+// nothing, and need not be.
+struct MatrixStrides {
+  int64_t row, column;
+  explicit MatrixStrides(const Tensor& x)
+      : row(x.strides()[x.rank() - 2]), column(x.strides()[x.rank() - 1]) {
+    if (row != 1 && column != 1) (x.dim(x.rank() - 1) <= 1 ? column : row) = 1;
+  }
+};
+
 internal::GpuGroups OverGpu(const KernelArgs& k) {
   const Tensor &a = *k.in[0], &b = *k.in[1], &offsets = *k.in[2];
-  const int rows = b.rank() - 2;  // the axis of b's rows: it may be a stack
+  const MatrixStrides of_a(a), of_b(b);
   return {.dtype = a.dtype(),
           .offsets = offsets.data<int64_t>(),
           .groups = offsets.numel() - 1,
           .rows = a.dim(0),
           .a = a.raw(),
-          .a_row = a.strides()[0],
-          .a_column = a.strides()[1],
+          .a_row = of_a.row,
+          .a_column = of_a.column,
           .b = b.raw(),
           .b_group = b.strides()[0],
-          .b_row = b.strides()[rows],
-          .b_column = b.strides()[rows + 1],
+          .b_row = of_b.row,
+          .b_column = of_b.column,
           .p = a.dim(1),
           .q = k.out[0].shape()[-1],
           .y = k.out[0].raw()};

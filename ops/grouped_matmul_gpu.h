@@ -10,7 +10,8 @@
 namespace tally::internal {
 
 // Rows [offsets[g], offsets[g + 1]) are of group g; offsets [groups + 1] lie on the device, and are
-// a fault of input 2 unless they ascend from 0 to `rows`. Strides are in elements.
+// a fault of input 2 unless they ascend from 0 to `rows`. Strides are in elements; of the rows and
+// the columns of a, and of b, one is 1.
 struct GpuGroups {
   DType dtype = DType::kF32;
   const int64_t* offsets = nullptr;
