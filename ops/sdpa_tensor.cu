@@ -57,8 +57,9 @@ __device__ inline float SoftmaxRows16(const SdpaScore<float>& score, int64_t key
   return factor;
 }
 
+// A multiprocessor is to hold so many blocks: warps are few, and wait for one another.
 template <typename T, int kN>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, kN == 4 ? 4 : 3)
     SdpaTensorKernel(GpuSdpa f, int64_t pieces, int64_t chunks) {
   const int warp = static_cast<int>(threadIdx.x) / kWarp,
             lane = static_cast<int>(threadIdx.x) % kWarp;
@@ -72,6 +73,7 @@ __global__ void __launch_bounds__(kThreads)
   float* const scores = all_scores + warp * kWarpScores;
   T* const weights = reinterpret_cast<T*>(scores);
   float* const factors = all_scores + kWarps * kWarpScores + warp * kSide;
+  const bool as_f16 = LoadsAsF16(weights);
   const Places places(scores);
   const SdpaScore<float> score(f);
   const int64_t tiles = (f.queries + kSdpaTile - 1) / kSdpaTile;
@@ -95,7 +97,7 @@ __global__ void __launch_bounds__(kThreads)
       __syncthreads();
       {
         Sum x[kParts];
-        MultiplyRows(q + warp * kSide * pitch, kv, pitch, d, x);
+        MultiplyRows(as_f16, q + warp * kSide * pitch, kv, pitch, d, x);
         for (int n = 0; n < kParts; ++n) {
           wmma::store_matrix_sync(scores + n * kSide, x[n], kScorePitch, wmma::mem_row_major);
         }
@@ -114,7 +116,7 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
         for (int i = 0; i < kElements; ++i) sum[n].x[i] *= by[i];
       }
-      AddProduct(weights, kv, v_pitch, columns, sum);
+      AddProduct(as_f16, weights, kv, v_pitch, columns, sum);
       __syncthreads();
     }
     const bool sees = row.keys.begin < row.keys.end;

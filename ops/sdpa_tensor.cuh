@@ -7,41 +7,26 @@
 #ifndef TALLY_OPS_SDPA_TENSOR_CUH_
 #define TALLY_OPS_SDPA_TENSOR_CUH_
 
-#include <mma.h>
-
 #include "tally/ops/sdpa.cuh"
+#include "tally/ops/tile_tensor.cuh"
 
 namespace tally::gpu {
 namespace tensor {
 
-namespace wmma = nvcuda::wmma;
-
 inline constexpr int kWarps = 4, kThreads = kWarps * kWarp;
-inline constexpr int kSide = 16;  // of a fragment
 inline constexpr int kParts = kSdpaTile / kSide;
 static_assert(kWarps == kParts);
-inline constexpr int kPad = 8;  // elements after a row: neighbouring rows begin on other banks
 inline constexpr int kScorePitch = kSdpaTile + 8;
 inline constexpr int kWarpScores = kSide * kScorePitch;
 inline constexpr int kMostColumns = 128;  // of a result: its sums stay in registers
 
 template <typename T>
-using Element = std::conditional_t<std::is_same_v<T, BF16>, __nv_bfloat16, __half>;
+using Left = Operand<wmma::matrix_a, Native<T>, wmma::row_major>;
 template <typename T>
-using Left = wmma::fragment<wmma::matrix_a, kSide, kSide, kSide, Element<T>, wmma::row_major>;
+using Right = Operand<wmma::matrix_b, Native<T>, wmma::row_major>;
 template <typename T>
-using Right = wmma::fragment<wmma::matrix_b, kSide, kSide, kSide, Element<T>, wmma::row_major>;
-template <typename T>
-using RightTransposed =
-    wmma::fragment<wmma::matrix_b, kSide, kSide, kSide, Element<T>, wmma::col_major>;
-using Sum = wmma::fragment<wmma::accumulator, kSide, kSide, kSide, float>;
+using RightTransposed = Operand<wmma::matrix_b, Native<T>, wmma::col_major>;
 inline constexpr int kElements = Sum::num_elements;
-
-template <typename Fragment, typename T>
-__device__ inline void LoadFragment(Fragment& f, const T* from, int pitch) {
-  wmma::load_matrix_sync(f, reinterpret_cast<const Element<T>*>(from),
-                         static_cast<unsigned>(pitch));
-}
 
 // Row and column of each element that this lane holds.
 struct Places {
@@ -82,37 +67,47 @@ __device__ inline void LoadRows(const TileRows<T>& x, int64_t column, int column
   }
 }
 
+// Of steps in depth: few registers where loads are many.
+constexpr int kUnrollOf(LoadAs as) { return as == LoadAs::kF16 ? 4 : 1; }
+
 // x[n] = a · bᵀ: 16 rows of a, rows [16 n, 16 n + 16) of b.
 template <int kN, typename T>
-__device__ inline void MultiplyRows(const T* a, const T* b, int pitch, int depth, Sum (&x)[kN]) {
+__device__ inline void MultiplyRows(bool as_f16, const T* a, const T* b, int pitch, int depth,
+                                    Sum (&x)[kN]) {
   for (int n = 0; n < kN; ++n) wmma::fill_fragment(x[n], 0.0f);
-  for (int k = 0; k < depth; k += kSide) {
-    Left<T> left;
-    LoadFragment(left, a + k, pitch);
+  VisitLoad<T>(as_f16, [&](auto as) {
+#pragma unroll kUnrollOf(as)
+    for (int k = 0; k < depth; k += kSide) {
+      Left<T> left;
+      LoadOperand<as>(left, a + k, pitch);
 #pragma unroll
-    for (int n = 0; n < kN; ++n) {
-      RightTransposed<T> right;
-      LoadFragment(right, b + n * kSide * pitch + k, pitch);
-      wmma::mma_sync(x[n], left, right, x[n]);
+      for (int n = 0; n < kN; ++n) {
+        RightTransposed<T> right;
+        LoadOperand<as>(right, b + n * kSide * pitch + k, pitch);
+        wmma::mma_sync(x[n], left, right, x[n]);
+      }
     }
-  }
+  });
 }
 
 // sum += weights · b: a tile of 16 rows of weights, a tile of rows of b.
 template <int kN, typename T>
-__device__ inline void AddProduct(const T* weights, const T* b, int pitch, int columns,
+__device__ inline void AddProduct(bool as_f16, const T* weights, const T* b, int pitch, int columns,
                                   Sum (&sum)[kN]) {
-  for (int k = 0; k < kParts; ++k) {
-    Left<T> left;
-    LoadFragment(left, weights + k * kSide, kScorePitch);
+  VisitLoad<T>(as_f16, [&](auto as) {
+#pragma unroll kUnrollOf(as)
+    for (int k = 0; k < kParts; ++k) {
+      Left<T> left;
+      LoadOperand<as>(left, weights + k * kSide, kScorePitch);
 #pragma unroll
-    for (int n = 0; n < kN; ++n) {
-      if (n * kSide >= columns) break;
-      Right<T> right;
-      LoadFragment(right, b + k * kSide * pitch + n * kSide, pitch);
-      wmma::mma_sync(sum[n], left, right, sum[n]);
+      for (int n = 0; n < kN; ++n) {
+        if (n * kSide >= columns) break;
+        Right<T> right;
+        LoadOperand<as>(right, b + k * kSide * pitch + n * kSide, pitch);
+        wmma::mma_sync(sum[n], left, right, sum[n]);
+      }
     }
-  }
+  });
 }
 
 template <int kN>

@@ -43,6 +43,7 @@ __global__ void __launch_bounds__(kThreads) SdpaKeyGradTensorKernel(GpuSdpa f, i
   const int warp = static_cast<int>(threadIdx.x) / kWarp;
   T* const p = reinterpret_cast<T*>(s.buffer);
   T* const ds = p + kWarpScores;
+  const bool as_f16 = LoadsAsF16(p);
   const Places places(s.buffer);
   const SdpaScore<float> score(f);
   const int64_t tiles = (f.keys + kSdpaTile - 1) / kSdpaTile;
@@ -69,10 +70,10 @@ __global__ void __launch_bounds__(kThreads) SdpaKeyGradTensorKernel(GpuSdpa f, i
         __syncthreads();
         for (int n = 0; n < kParts; n += 2) {
           Sum x[2], dp[2];
-          MultiplyRows(s.k + warp * kSide * s.d_pitch, s.q + n * kSide * s.d_pitch, s.d_pitch, s.d,
-                       x);
-          MultiplyRows(s.v + warp * kSide * s.e_pitch, s.dy + n * kSide * s.e_pitch, s.e_pitch, s.e,
-                       dp);
+          MultiplyRows(as_f16, s.k + warp * kSide * s.d_pitch, s.q + n * kSide * s.d_pitch,
+                       s.d_pitch, s.d, x);
+          MultiplyRows(as_f16, s.v + warp * kSide * s.e_pitch, s.dy + n * kSide * s.e_pitch,
+                       s.e_pitch, s.e, dp);
 #pragma unroll
           for (int part = 0; part < 2; ++part) {
 #pragma unroll
@@ -89,8 +90,8 @@ __global__ void __launch_bounds__(kThreads) SdpaKeyGradTensorKernel(GpuSdpa f, i
           }
         }
         __syncwarp();
-        AddProduct(p, s.dy, s.e_pitch, s.e, dv);
-        AddProduct(ds, s.q, s.d_pitch, s.d, dk);
+        AddProduct(as_f16, p, s.dy, s.e_pitch, s.e, dv);
+        AddProduct(as_f16, ds, s.q, s.d_pitch, s.d, dk);
         __syncthreads();
       }
     }
@@ -109,6 +110,7 @@ __global__ void __launch_bounds__(kThreads) SdpaQueryGradTensorKernel(GpuSdpa f,
   const GradTiles<T> s(f);
   const int warp = static_cast<int>(threadIdx.x) / kWarp;
   T* const ds = reinterpret_cast<T*>(s.buffer);
+  const bool as_f16 = LoadsAsF16(ds);
   const Places places(s.buffer);
   const SdpaScore<float> score(f);
   const int64_t tiles = (f.queries + kSdpaTile - 1) / kSdpaTile;
@@ -133,10 +135,10 @@ __global__ void __launch_bounds__(kThreads) SdpaQueryGradTensorKernel(GpuSdpa f,
       __syncthreads();
       for (int n = 0; n < kParts; n += 2) {
         Sum x[2], dp[2];
-        MultiplyRows(s.q + warp * kSide * s.d_pitch, s.k + n * kSide * s.d_pitch, s.d_pitch, s.d,
-                     x);
-        MultiplyRows(s.dy + warp * kSide * s.e_pitch, s.v + n * kSide * s.e_pitch, s.e_pitch, s.e,
-                     dp);
+        MultiplyRows(as_f16, s.q + warp * kSide * s.d_pitch, s.k + n * kSide * s.d_pitch, s.d_pitch,
+                     s.d, x);
+        MultiplyRows(as_f16, s.dy + warp * kSide * s.e_pitch, s.v + n * kSide * s.e_pitch,
+                     s.e_pitch, s.e, dp);
 #pragma unroll
         for (int part = 0; part < 2; ++part) {
 #pragma unroll
@@ -152,7 +154,7 @@ __global__ void __launch_bounds__(kThreads) SdpaQueryGradTensorKernel(GpuSdpa f,
         }
       }
       __syncwarp();
-      AddProduct(ds, s.k, s.d_pitch, s.d, dq);
+      AddProduct(as_f16, ds, s.k, s.d_pitch, s.d, dq);
       __syncthreads();
     }
     const int64_t row = (batch * f.queries + first + warp * kSide) * f.heads + head;
