@@ -268,21 +268,6 @@ TEST(RopeOnCuda, ManyDocumentsAndFeaturesBeyond) {
   }
 }
 
-TEST(GroupedOnCuda, GroupsOfAnySize) {
-  const Tensor offsets = Tensor::FromVector<int64_t>({0, 0, 130, 131, 140, 200}, {6});
-  for (const DType dtype : kFloats) {
-    const Tensor x = Normals(dtype, {200, 37}), w = Normals(dtype, {5, 37, 70}, 2);
-    const Tensor dy = Normals(dtype, {200, 70}, 3);
-    const double tolerance = 16 * UnitOf(dtype);
-    ExpectNear(GroupedMatMul(x.To(kCuda), w.To(kCuda), offsets.To(kCuda)),
-               GroupedMatMul(x, w, offsets), tolerance, "y");
-    ExpectNear(GroupedMatMul(dy.To(kCuda), w.To(kCuda), offsets.To(kCuda), true),
-               GroupedMatMul(dy, w, offsets, true), tolerance, "dx");
-    ExpectNear(GroupedMatMulWeightGrad(x.To(kCuda), dy.To(kCuda), offsets.To(kCuda)),
-               GroupedMatMulWeightGrad(x, dy, offsets), tolerance, "dw");
-  }
-}
-
 TEST(StepsOnCuda, StateOfMixedDTypes) {
   const Shape shape{1003};
   const auto run = [&](Device device) {

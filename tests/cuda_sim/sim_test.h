@@ -22,6 +22,7 @@ class SimTest : public testing::Test {
     SetDevice({});
     SetSeed(1);
     SetEager(false);
+    SetF16Apart(false);
     old_handler_ = SetReportHandler([this](const std::string& line) { reports_.push_back(line); });
     ResetCounters();
   }

@@ -11,6 +11,9 @@
 
 namespace tally_sim {
 namespace internal {
+
+int f16_shift = 0;
+
 namespace {
 
 ReportHandler& Handler() {
@@ -94,6 +97,7 @@ void SetDevice(const DeviceOptions& options) { GetState().device = options; }
 const DeviceOptions& Device() { return GetState().device; }
 void SetMemory(size_t bytes) { GetState().device.memory = bytes; }
 void SetEager(bool eager) { GetState().eager = eager; }
+void SetF16Apart(bool apart) { internal::f16_shift = apart ? 5 : 0; }
 
 ReportHandler SetReportHandler(ReportHandler handler) {
   std::swap(internal::Handler(), handler);

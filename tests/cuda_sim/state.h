@@ -46,6 +46,8 @@ struct State {
 };
 State& GetState();
 
+extern int f16_shift;  // mma.h
+
 // What became of a kernel or copy: an error and the line that reports it, or success.
 struct Outcome {
   cudaError_t error = cudaSuccess;

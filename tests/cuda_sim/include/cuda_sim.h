@@ -51,6 +51,10 @@ void SetMemory(size_t bytes);
 // environment has TALLY_SIM_EAGER=1.
 void SetEager(bool eager);
 
+// Lets lanes hold operands of f16 otherwise than those of bf16 (mma.h). Off at first: a GPU may do
+// either.
+void SetF16Apart(bool apart);
+
 // Called with each report, without "cuda_sim: " and newline. It may throw, except for a fault of
 // the host (host access to device memory), which comes from a signal: there it may end the process
 // or longjmp, and if it returns the process is ended. An empty handler aborts. Returns the one

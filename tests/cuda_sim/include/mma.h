@@ -6,6 +6,7 @@
 //
 // Which element a lane holds where is left open by CUDA, so here it is a mapping that nobody would
 // guess; only what is done to all elements alike is portable, between fragments of one type.
+// Whether operands of bf16 and f16 are held alike is for the test to say (SetF16Apart).
 
 #include <type_traits>
 
@@ -17,6 +18,9 @@ namespace tally_sim::internal {
 
 // Ends the kernel.
 [[noreturn]] void FailMatrix(const char* what, Site site);
+
+// By how many lanes operands of f16 lie apart from those of bf16.
+extern int f16_shift;
 
 }  // namespace tally_sim::internal
 
@@ -48,7 +52,10 @@ struct fragment {
   T x[num_elements];
 
   // Where x[i] of `lane` lies in the matrix, rows first.
-  static constexpr int Position(int lane, int i) { return i * 32 + (lane * 13 + i * 7) % 32; }
+  static int Position(int lane, int i) {
+    const int shift = std::is_same_v<T, __half> ? tally_sim::internal::f16_shift : 0;
+    return i * 32 + (lane * 13 + i * 7 + shift) % 32;
+  }
 };
 
 namespace internal {
