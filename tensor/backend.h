@@ -48,7 +48,10 @@ AllocatorStats CpuAllocatorStats();
 struct GpuStats {
   AllocatorStats memory;
   int64_t workspace_bytes = 0;  // of matrix products, beside the pool's; 0 before the first
-  std::string model;            // "NVIDIA H100 80GB HBM3"
+  // Pieces of work that waited to be launched with others, as steps of optimizers do, and the
+  // launches that did them.
+  int64_t deferred = 0, deferred_launches = 0;
+  std::string model;  // "NVIDIA H100 80GB HBM3"
 };
 // Both: kFailedPrecondition as BackendFor.
 absl::StatusOr<GpuStats> GpuStatsOf(Device device);

@@ -53,15 +53,15 @@ class Cuda final : public Backend {
     }
     uint64_t bits = 0;
     std::memcpy(&bits, value, static_cast<size_t>(item));
-    return device_.Told(CudaStatus(
-        static_cast<cudaError_t>(gpu::FillItems(device_.Call(nullptr), dst, bits, item, count)),
-        "fill"));
+    TALLY_ASSIGN_OR_RETURN(const GpuCall call, device_.Call(nullptr));
+    return device_.Told(
+        CudaStatus(static_cast<cudaError_t>(gpu::FillItems(call, dst, bits, item, count)), "fill"));
   }
 
   absl::Status Synchronize() override { return device_.Synchronize(); }
 
   absl::Status Gemm(const GemmArgs& args) override {
-    const GpuCall call = device_.Call(nullptr);
+    TALLY_ASSIGN_OR_RETURN(const GpuCall call, device_.Call(nullptr));
     {
       const std::lock_guard lock(mutex_);
       if (gemm_ == nullptr) TALLY_RETURN_IF_ERROR(device_.Told(StartGemm()));
@@ -125,17 +125,26 @@ Cuda& Existing(Device device) {
 
 absl::StatusOr<Backend*> CudaBackend(int index) { return Find(index); }
 
-GpuCall GpuCallOn(Device device, const char* op) { return Existing(device).device().Call(op); }
+absl::StatusOr<GpuCall> GpuCallOn(Device device, const char* op) {
+  return Existing(device).device().Call(op);
+}
 
 absl::Status GpuLaunched(Device device, GpuError error) {
   if (error == cudaSuccess) return absl::OkStatus();
   return Existing(device).device().Told(CudaStatus(static_cast<cudaError_t>(error), "launch"));
 }
 
+absl::Status GpuDefer(Device device, MakeDeferredWork make, AddDeferredWork add) {
+  return Existing(device).device().Defer(make, add);
+}
+
 GpuStats CudaStats(int index) {
   Cuda& cuda = Existing({DeviceKind::kCuda, static_cast<uint8_t>(index)});
+  const CudaDevice::DeferredCounts deferred = cuda.device().deferred();
   return {.memory = cuda.device().pool().Stats(),
           .workspace_bytes = cuda.workspace_bytes(),
+          .deferred = deferred.pieces,
+          .deferred_launches = deferred.launches,
           .model = cuda.device().model()};
 }
 

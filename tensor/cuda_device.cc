@@ -1,8 +1,10 @@
 #include "tally/tensor/cuda_device.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <string_view>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "tally/tensor/cuda_status.h"
@@ -95,7 +97,7 @@ absl::Status FaultSlots::Take(const std::string& device) {
 CudaDevice::CudaDevice(int index)
     : index_(index),
       name_(absl::StrCat("cuda:", index)),
-      segments_(index),
+      segments_(index, this),
       pool_(segments_, Caching()) {}
 
 absl::StatusOr<CudaDevice*> CudaDevice::Open(int index) {
@@ -130,13 +132,12 @@ absl::Status CudaDevice::Start(const cudaDeviceProp& properties) {
 // Not remembered: other code of the program may choose a device too.
 void CudaDevice::Use() const { TALLY_CUDA_CHECK(cudaSetDevice(index_)); }
 
-GpuCall CudaDevice::Call(const char* op) {
+absl::StatusOr<GpuCall> CudaDevice::Call(const char* op) {
   Use();
   GpuCall call{.stream = stream_, .multiprocessors = multiprocessors_};
-  if (op != nullptr) {
-    const std::lock_guard lock(mutex_);
-    call.fault = faults_.Of(op);
-  }
+  const std::lock_guard lock(mutex_);
+  TALLY_RETURN_IF_ERROR(StartWaiting());
+  if (op != nullptr) call.fault = faults_.Of(op);
   return call;
 }
 
@@ -144,6 +145,7 @@ absl::Status CudaDevice::CopyIn(void* dst, const void* host, int64_t bytes) {
   if (bytes == 0) return absl::OkStatus();
   Use();
   const std::lock_guard lock(mutex_);
+  TALLY_RETURN_IF_ERROR(StartWaiting());
   return Told(staging_.CopyIn(dst, host, bytes, stream_));
 }
 
@@ -151,6 +153,7 @@ absl::Status CudaDevice::CopyOut(void* host, const void* src, int64_t bytes) {
   if (bytes == 0) return absl::OkStatus();
   Use();
   const std::lock_guard lock(mutex_);
+  TALLY_RETURN_IF_ERROR(StartWaiting());
   TALLY_RETURN_IF_ERROR(Told(staging_.CopyOut(host, src, bytes, stream_)));
   return faults_.Take(name_);
 }
@@ -158,8 +161,49 @@ absl::Status CudaDevice::CopyOut(void* host, const void* src, int64_t bytes) {
 absl::Status CudaDevice::Synchronize() {
   Use();
   const std::lock_guard lock(mutex_);
-  TALLY_RETURN_IF_ERROR(Told(TALLY_CUDA_STATUS(cudaStreamSynchronize(stream_))));
+  absl::Status status = StartWaiting();
+  status.Update(Told(TALLY_CUDA_STATUS(cudaStreamSynchronize(stream_))));
+  TALLY_RETURN_IF_ERROR(status);
   return faults_.Take(name_);
+}
+
+absl::Status CudaDevice::Defer(MakeDeferredWork make, AddDeferredWork add) {
+  Use();
+  const std::lock_guard lock(mutex_);
+  TALLY_RETURN_IF_ERROR(std::exchange(untold_, absl::OkStatus()));
+  auto it = std::find_if(waiting_.begin(), waiting_.end(),
+                         [&](const auto& kind) { return kind.first == make; });
+  if (it == waiting_.end()) it = waiting_.emplace(it, make, make());
+  ++deferred_.pieces;
+  return CountLaunches(add(*it->second, {.stream = stream_, .multiprocessors = multiprocessors_}));
+}
+
+void CudaDevice::StartDeferred() {
+  Use();
+  const std::lock_guard lock(mutex_);
+  absl::Status status = StartWaiting();
+  untold_ = std::move(status);
+}
+
+CudaDevice::DeferredCounts CudaDevice::deferred() {
+  const std::lock_guard lock(mutex_);
+  return deferred_;
+}
+
+absl::Status CudaDevice::StartWaiting() {
+  absl::Status status = std::exchange(untold_, absl::OkStatus());
+  for (const auto& [make, work] : waiting_) {
+    status.Update(
+        CountLaunches(work->Start({.stream = stream_, .multiprocessors = multiprocessors_})));
+  }
+  return status;
+}
+
+absl::Status CudaDevice::CountLaunches(const DeferredLaunches& launched) {
+  deferred_.launches += launched.launches;
+  if (launched.error == cudaSuccess) return absl::OkStatus();
+  return Told(CudaStatus(static_cast<cudaError_t>(launched.error),
+                         absl::StrCat(launched.op, " (put off): launch")));
 }
 
 absl::Status CudaDevice::Told(const absl::Status& status) const {

@@ -3,7 +3,8 @@
 //
 // All work of a device goes to one stream, in the order it was asked for. So a block of memory that
 // is freed may be handed out again at once (caching_pool.h), and nothing waits but who needs a
-// result on the host.
+// result on the host. Small pieces may be put off to be launched together; every other call starts
+// them first (gpu_defer.h).
 #ifndef TALLY_TENSOR_CUDA_DEVICE_H_
 #define TALLY_TENSOR_CUDA_DEVICE_H_
 
@@ -13,24 +14,30 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "tally/tensor/caching_pool.h"
 #include "tally/tensor/gpu_call.h"
+#include "tally/tensor/gpu_defer.h"
 
 namespace tally::internal {
+
+class CudaDevice;
 
 // Bytes of device memory; the one file that allocates them is cuda_memory.cc.
 class CudaSegments final : public SegmentSource {
  public:
-  explicit CudaSegments(int device) : device_(device) {}
+  // What waits on `user` may have addresses in a segment: it starts before one goes back.
+  explicit CudaSegments(int device, CudaDevice* user = nullptr) : device_(device), user_(user) {}
   void* Take(int64_t bytes) override;
   void GiveBack(void* segment, int64_t bytes) override;
 
  private:
   int device_;
+  CudaDevice* user_;
 };
 
 // What the device has in all and what is free of it, whoever uses the rest.
@@ -93,17 +100,31 @@ class CudaDevice {
 
   // Makes this the thread's device: before every call of the runtime.
   void Use() const;
-  GpuCall Call(const char* op);
+  // For a launch that follows at once. This and the next three start what waits, and tell what went
+  // wrong with it in place of doing what they are for (Synchronize waits all the same).
+  absl::StatusOr<GpuCall> Call(const char* op);
   absl::Status CopyIn(void* dst, const void* host, int64_t bytes);
   absl::Status CopyOut(void* host, const void* src, int64_t bytes);
   // Waits; then tells what kernels found, the first of it.
   absl::Status Synchronize();
+  // Lets a piece of work wait, see DeferOnGpu.
+  absl::Status Defer(MakeDeferredWork make, AddDeferredWork add);
+  // Starts what waits. What goes wrong with it is told by the next call that can.
+  void StartDeferred();
+  // How many pieces were put off, and the launches that did them.
+  struct DeferredCounts {
+    int64_t pieces = 0, launches = 0;
+  };
+  DeferredCounts deferred();
   // "cuda:0: " before what went wrong.
   absl::Status Told(const absl::Status& status) const;
 
  private:
   explicit CudaDevice(int index);
   absl::Status Start(const cudaDeviceProp& properties);
+  // With the lock held.
+  absl::Status StartWaiting();
+  absl::Status CountLaunches(const DeferredLaunches& launched);
 
   const int index_;
   const std::string name_;
@@ -115,6 +136,9 @@ class CudaDevice {
   std::mutex mutex_;  // of what follows
   StagingBuffers staging_;
   FaultSlots faults_;
+  std::vector<std::pair<MakeDeferredWork, std::unique_ptr<DeferredWork>>> waiting_;  // by kind
+  DeferredCounts deferred_;
+  absl::Status untold_;  // of launches of waiting work
 };
 
 }  // namespace tally::internal

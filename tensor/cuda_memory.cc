@@ -18,6 +18,7 @@ void* CudaSegments::Take(int64_t bytes) {
 }
 
 void CudaSegments::GiveBack(void* segment, int64_t /*bytes*/) {
+  if (user_ != nullptr) user_->StartDeferred();
   // The runtime waits for the device, so for all that was queued on the segment.
   TALLY_CUDA_CHECK(cudaSetDevice(device_));
   TALLY_CUDA_CHECK(cudaFree(segment));
