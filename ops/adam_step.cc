@@ -33,20 +33,20 @@ TALLY_CLONES void CoupledBlock(double* const* x, int64_t n, const Scalars<double
   Loop<true>(x[0], x[1], x[2], x[3], n, s);
 }
 
-template <typename C>
+template <bool kCoupled, typename C>
 Scalars<C> ScalarsOf(const AdamWAttrs& a) {
   const double bias1 = 1 - std::pow(a.beta1, static_cast<double>(a.step));
   const double bias2 = 1 - std::pow(a.beta2, static_cast<double>(a.step));
   return {
-      C(1 - a.lr * a.weight_decay), C(a.weight_decay), C(1 - a.beta1), C(a.beta2), C(1 - a.beta2),
-      C(1 / std::sqrt(bias2)),      C(a.eps),          C(a.lr / bias1)};
+      C(1 - a.lr * a.weight_decay), C(a.weight_decay), C(1 - a.beta1),  C(a.beta2), C(1 - a.beta2),
+      C(1 / std::sqrt(bias2)),      C(a.eps),          C(a.lr / bias1), kCoupled};
 }
 
 template <bool kCoupled, bool kMaster>
 absl::Status Kernel(const KernelArgs& k) {
   internal::VisitCompute(k.out[0].dtype(), [&](auto tag) {
     using C = typename decltype(tag)::type;
-    const auto s = ScalarsOf<C>(k.As<AdamWAttrs>());
+    const auto s = ScalarsOf<kCoupled, C>(k.As<AdamWAttrs>());
     StepPieces<C>(k, kMaster).Run([&](C* const* x, int64_t count) {
       if constexpr (kCoupled) {
         CoupledBlock(x, count, s);
@@ -59,10 +59,18 @@ absl::Status Kernel(const KernelArgs& k) {
 }
 
 template <bool kCoupled, bool kMaster>
+constexpr const char* NameOf() {
+  if (kMaster) return kCoupled ? "adam_master_" : "adamw_master_";
+  return kCoupled ? "adam_" : "adamw_";
+}
+
+template <bool kCoupled, bool kMaster>
 absl::Status GpuKernel(const KernelArgs& k) {
-  return internal::StepOnGpu(k, kMaster, [&](const GpuCall& call, const auto& step, auto tag) {
+  return internal::VisitCompute(k.in[0]->dtype(), [&](auto tag) {
     using C = typename decltype(tag)::type;
-    return internal::LaunchAdam(call, step, kCoupled, ScalarsOf<C>(k.As<AdamWAttrs>()));
+    return internal::DeferStep(k.in[0]->device(), NameOf<kCoupled, kMaster>(),
+                               internal::GpuStepOf<Scalars<C>::kArrays>(k, kMaster),
+                               ScalarsOf<kCoupled, C>(k.As<AdamWAttrs>()));
   });
 }
 
@@ -90,9 +98,9 @@ absl::Status Infer(const OpCall& call, Specs&) {
 }
 
 template <bool kCoupled, bool kMaster>
-constexpr OpDef Define(const char* name) {
+constexpr OpDef Define() {
   OpDef op;
-  op.name = name;
+  op.name = NameOf<kCoupled, kMaster>();
   op.kind = OpKind::kUpdate;
   op.attrs = AdamWAttrs::Fields;
   op.infer = Infer<kMaster>;
@@ -103,10 +111,10 @@ constexpr OpDef Define(const char* name) {
   return op;
 }
 
-const OpDef kAdamW = Define<false, false>("adamw_");
-const OpDef kAdamWMaster = Define<false, true>("adamw_master_");
-const OpDef kAdam = Define<true, false>("adam_");
-const OpDef kAdamMaster = Define<true, true>("adam_master_");
+const OpDef kAdamW = Define<false, false>();
+const OpDef kAdamWMaster = Define<false, true>();
+const OpDef kAdam = Define<true, false>();
+const OpDef kAdamMaster = Define<true, true>();
 
 }  // namespace
 

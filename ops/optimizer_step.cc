@@ -44,23 +44,6 @@ TensorArgs StepArgs(const StepTarget& target, const Tensor& grad,
   return args;
 }
 
-GpuStep GpuStepOf(const KernelArgs& k, bool master) {
-  static_assert(GpuStep::kMaxArrays == kMostStepArrays);
-  GpuStep step;
-  step.n = k.in[0]->numel();
-  int arrays = 0;
-  for (size_t i = 0; i < k.in.size(); ++i) {
-    if (master && i == 2) {
-      step.rounded = k.in[i]->raw();
-      step.rounded_dtype = k.in[i]->dtype();
-      continue;
-    }
-    step.data[arrays] = k.in[i]->raw();
-    step.dtype[arrays++] = k.in[i]->dtype();
-  }
-  return step;
-}
-
 }  // namespace internal
 
 DType StateDType(DType param) { return param == DType::kF64 ? DType::kF64 : DType::kF32; }

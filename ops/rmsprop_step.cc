@@ -74,17 +74,20 @@ absl::Status Kernel(const KernelArgs& k) {
 }
 
 template <bool kMaster>
+constexpr const char* kName = kMaster ? "rmsprop_master_" : "rmsprop_";
+
+template <bool kMaster>
 absl::Status GpuKernel(const KernelArgs& k) {
   const RmsPropAttrs& a = k.As<RmsPropAttrs>();
-  return internal::StepOnGpu(k, kMaster,
-                             [&](const GpuCall& call, internal::GpuStep step, auto tag) {
-                               using C = typename decltype(tag)::type;
-                               if (!a.centered) {  // the buffer is the fourth array then
-                                 std::swap(step.data[3], step.data[4]);
-                                 std::swap(step.dtype[3], step.dtype[4]);
-                               }
-                               return internal::LaunchRmsProp(call, step, ScalarsOf<C>(a));
-                             });
+  return internal::VisitCompute(k.in[0]->dtype(), [&](auto tag) {
+    using C = typename decltype(tag)::type;
+    auto step = internal::GpuStepOf<Scalars<C>::kArrays>(k, kMaster);
+    if (!a.centered) {  // the buffer is the fourth array then
+      std::swap(step.data[3], step.data[4]);
+      std::swap(step.dtype[3], step.dtype[4]);
+    }
+    return internal::DeferStep(k.in[0]->device(), kName<kMaster>, step, ScalarsOf<C>(a));
+  });
 }
 
 Cost Price(const OpCall& c) {
@@ -112,9 +115,9 @@ absl::Status Infer(const OpCall& call, Specs&) {
 }
 
 template <bool kMaster>
-constexpr OpDef Define(const char* name) {
+constexpr OpDef Define() {
   OpDef op;
-  op.name = name;
+  op.name = kName<kMaster>;
   op.kind = OpKind::kUpdate;
   op.attrs = RmsPropAttrs::Fields;
   op.infer = Infer<kMaster>;
@@ -125,8 +128,8 @@ constexpr OpDef Define(const char* name) {
   return op;
 }
 
-const OpDef kRmsProp = Define<false>("rmsprop_");
-const OpDef kRmsPropMaster = Define<true>("rmsprop_master_");
+const OpDef kRmsProp = Define<false>();
+const OpDef kRmsPropMaster = Define<true>();
 
 }  // namespace
 

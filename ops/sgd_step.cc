@@ -43,10 +43,15 @@ absl::Status Kernel(const KernelArgs& k) {
 }
 
 template <bool kMaster>
+constexpr const char* kName = kMaster ? "sgd_master_" : "sgd_";
+
+template <bool kMaster>
 absl::Status GpuKernel(const KernelArgs& k) {
-  return internal::StepOnGpu(k, kMaster, [&](const GpuCall& call, const auto& step, auto tag) {
+  return internal::VisitCompute(k.in[0]->dtype(), [&](auto tag) {
     using C = typename decltype(tag)::type;
-    return internal::LaunchSgd(call, step, ScalarsOf<C>(k.As<SgdAttrs>()));
+    return internal::DeferStep(k.in[0]->device(), kName<kMaster>,
+                               internal::GpuStepOf<Scalars<C>::kArrays>(k, kMaster),
+                               ScalarsOf<C>(k.As<SgdAttrs>()));
   });
 }
 
@@ -67,9 +72,9 @@ absl::Status Infer(const OpCall& call, Specs&) {
 }
 
 template <bool kMaster>
-constexpr OpDef Define(const char* name) {
+constexpr OpDef Define() {
   OpDef op;
-  op.name = name;
+  op.name = kName<kMaster>;
   op.kind = OpKind::kUpdate;
   op.attrs = SgdAttrs::Fields;
   op.infer = Infer<kMaster>;
@@ -80,8 +85,8 @@ constexpr OpDef Define(const char* name) {
   return op;
 }
 
-const OpDef kSgd = Define<false>("sgd_");
-const OpDef kSgdMaster = Define<true>("sgd_master_");
+const OpDef kSgd = Define<false>();
+const OpDef kSgdMaster = Define<true>();
 
 }  // namespace
 

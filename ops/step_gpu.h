@@ -1,4 +1,5 @@
-// Optimizer steps on a GPU. Not part of the interface for users.
+// Optimizer steps on a GPU: as many as wait (step_batch.h) in one launch. Not part of the interface
+// for users.
 #ifndef TALLY_OPS_STEP_GPU_H_
 #define TALLY_OPS_STEP_GPU_H_
 
@@ -12,31 +13,45 @@ namespace tally::internal {
 
 // Arrays of n elements, each of its own dtype: f64 all of them, or none. data[0] is the parameter
 // or its master, data[1] the gradient, then the state; null where the step has none.
+template <int kArrays>
 struct GpuStep {
-  static constexpr int kMaxArrays = 5;
-
   int64_t n = 0;
-  void* data[kMaxArrays] = {};
-  DType dtype[kMaxArrays] = {};
+  void* data[kArrays] = {};
   void* rounded = nullptr;  // the parameter beside its master
+  DType dtype[kArrays] = {};
   DType rounded_dtype = DType::kF32;
+  uint8_t group = 0;
+  // The launcher's: a block takes a chunk of one step.
+  bool vectors = false;
+  uint32_t first_chunk = 0;
 };
 
-// Each array is read and written once. For f32 (and narrower) arrays, and for f64.
-[[gnu::weak]] GpuError LaunchAdam(const GpuCall& call, const GpuStep& step, bool coupled,
-                                  const AdamScalars<float>& scalars);
-[[gnu::weak]] GpuError LaunchAdam(const GpuCall& call, const GpuStep& step, bool coupled,
-                                  const AdamScalars<double>& scalars);
-// data[2] the buffer.
-[[gnu::weak]] GpuError LaunchSgd(const GpuCall& call, const GpuStep& step,
-                                 const SgdScalars<float>& scalars);
-[[gnu::weak]] GpuError LaunchSgd(const GpuCall& call, const GpuStep& step,
-                                 const SgdScalars<double>& scalars);
-// data[2] the square, data[3] the mean, data[4] the buffer.
-[[gnu::weak]] GpuError LaunchRmsProp(const GpuCall& call, const GpuStep& step,
-                                     const RmsPropScalars<float>& scalars);
-[[gnu::weak]] GpuError LaunchRmsProp(const GpuCall& call, const GpuStep& step,
-                                     const RmsPropScalars<double>& scalars);
+// Steps by one rule, of several groups of parameters; by value in the parameters of a kernel, for
+// which every device and driver has 4 KiB.
+template <class Scalars>
+struct GpuSteps {
+  using Step = GpuStep<Scalars::kArrays>;
+  static constexpr int kMostGroups = 8;
+  static constexpr int kMostSteps = (4096 - 16 - kMostGroups * static_cast<int>(sizeof(Scalars))) /
+                                    static_cast<int>(sizeof(Step));
+
+  int steps = 0, groups = 0;
+  uint32_t chunks = 0;
+  int32_t chunk = 0;  // elements; the last of a step is shorter
+  Scalars group[kMostGroups] = {};
+  Step step[kMostSteps] = {};
+};
+
+// Each array is read and written once. No step has n = 0, and none writes what another has. Of
+// AdamScalars data[2] and data[3] are the moments; of SgdScalars data[2] is the buffer; of
+// RmsPropScalars data[2] is the square, data[3] the mean, data[4] the buffer.
+#define TALLY_LAUNCH_STEPS(C)                                                               \
+  [[gnu::weak]] GpuError LaunchSteps(const GpuCall& call, GpuSteps<AdamScalars<C>>& steps); \
+  [[gnu::weak]] GpuError LaunchSteps(const GpuCall& call, GpuSteps<SgdScalars<C>>& steps);  \
+  [[gnu::weak]] GpuError LaunchSteps(const GpuCall& call, GpuSteps<RmsPropScalars<C>>& steps);
+TALLY_LAUNCH_STEPS(float)   // f32 and narrower arrays
+TALLY_LAUNCH_STEPS(double)  // f64
+#undef TALLY_LAUNCH_STEPS
 
 }  // namespace tally::internal
 

@@ -10,10 +10,9 @@
 #include "tally/ops/apply.h"
 #include "tally/ops/narrow_blocks.h"
 #include "tally/ops/optimizer_step.h"
-#include "tally/ops/step_gpu.h"
+#include "tally/ops/step_batch.h"
 #include "tally/ops/step_rules.h"
 #include "tally/tensor/dtype_dispatch.h"
-#include "tally/tensor/gpu.h"
 
 // The loops of a step vectorise; one clone per instruction set is chosen when the program starts.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && \
@@ -116,26 +115,26 @@ class StepPieces {
 
 // Calls fn(TypeTag<double>{}) for f64 and fn(TypeTag<float>{}) for everything narrower.
 template <typename Fn>
-void VisitCompute(DType dtype, const Fn& fn) {
-  if (dtype == DType::kF64) {
-    fn(TypeTag<double>{});
-  } else {
-    fn(TypeTag<float>{});
-  }
+auto VisitCompute(DType dtype, const Fn& fn) {
+  return dtype == DType::kF64 ? fn(TypeTag<double>{}) : fn(TypeTag<float>{});
 }
 
 // The operands of a step as a GPU gets them, the state in the order of the op.
-GpuStep GpuStepOf(const KernelArgs& k, bool master);
-
-// launch(call, step, TypeTag of the compute type) -> GpuError; nothing for no elements.
-template <typename Launch>
-absl::Status StepOnGpu(const KernelArgs& k, bool master, const Launch& launch) {
-  if (k.in[0]->numel() == 0) return absl::OkStatus();
-  return OnGpu(k.in[0]->device(), [&](const GpuCall& call) {
-    const GpuStep step = GpuStepOf(k, master);
-    return step.dtype[0] == DType::kF64 ? launch(call, step, TypeTag<double>{})
-                                        : launch(call, step, TypeTag<float>{});
-  });
+template <int kArrays>
+GpuStep<kArrays> GpuStepOf(const KernelArgs& k, bool master) {
+  GpuStep<kArrays> step;
+  step.n = k.in[0]->numel();
+  int arrays = 0;
+  for (size_t i = 0; i < k.in.size(); ++i) {
+    if (master && i == 2) {
+      step.rounded = k.in[i]->raw();
+      step.rounded_dtype = k.in[i]->dtype();
+      continue;
+    }
+    step.data[arrays] = k.in[i]->raw();
+    step.dtype[arrays++] = k.in[i]->dtype();
+  }
+  return step;
 }
 
 }  // namespace tally::internal

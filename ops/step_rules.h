@@ -9,11 +9,18 @@ namespace tally::internal {
 
 #define TALLY_STEP_RULE [[gnu::always_inline]] constexpr
 
+// kArrays: the arrays that a rule takes, at most.
+
 template <typename C>
 struct AdamScalars {
+  static constexpr int kArrays = 4;
+
   C shrink;  // adamw: what the parameter is multiplied by
   C couple;  // adam: times the parameter, added to the gradient
   C one_minus_beta1, beta2, one_minus_beta2, inv_sqrt_bias2, eps, step;
+  bool coupled;  // adam
+
+  bool operator==(const AdamScalars&) const = default;
 };
 
 template <bool kCoupled, typename C>
@@ -27,8 +34,12 @@ TALLY_STEP_RULE void AdamRule(const AdamScalars<C>& s, C& p, C g, C& m, C& v) {
 
 template <typename C>
 struct SgdScalars {
+  static constexpr int kArrays = 3;
+
   C lr, momentum, keep, decay;
   bool nesterov, first;
+
+  bool operator==(const SgdScalars&) const = default;
 };
 
 template <typename C>
@@ -44,7 +55,11 @@ TALLY_STEP_RULE void SgdMomentumRule(const SgdScalars<C>& s, C& p, C g, C& b) {
 
 template <typename C>
 struct RmsPropScalars {
+  static constexpr int kArrays = 5;
+
   C lr, alpha, one_minus_alpha, eps, decay, momentum;
+
+  bool operator==(const RmsPropScalars&) const = default;
 };
 
 // `mean` and `buffer` are not looked at where the step has none.

@@ -18,6 +18,7 @@
 #include "tally/nn/model.h"
 #include "tally/optim/adamw.h"
 #include "tally/optim/clip.h"
+#include "tally/tensor/backend.h"
 #include "tally/tests/nn/tiny_models.h"
 #include "tally/tests/plan_harness.h"
 #include "tally/testing.h"
@@ -47,9 +48,14 @@ struct StepRun {
   std::vector<double> losses;
   std::vector<std::vector<double>> gradients, parameters;  // of the last step
   Graph graph;
-  int64_t peak = 0;  // of the last step, requested bytes
+  int64_t peak = 0;           // of the last step, requested bytes
+  int64_t step_launches = 0;  // of the last step's optimizer
   uint64_t next_random = 0;
 };
+
+int64_t StepLaunches(Device device) {
+  return device == kCuda ? ValueOrThrow(GpuStatsOf(device)).deferred_launches : 0;
+}
 
 StepRun Train(TransformerConfig config, DType dtype, Device device, int steps) {
   StepRun run;
@@ -61,6 +67,7 @@ StepRun Train(TransformerConfig config, DType dtype, Device device, int steps) {
   for (int step = 0; step < steps; ++step) {
     const Batch batch = model->MakeBatch(2, config.takes_images() ? 0 : 6, data);
     ResetPeak(device.kind);
+    const int64_t launches = StepLaunches(device);
     Tape tape;
     tape.Watch(params);
     const Tensor loss = model->Loss(batch, &dropout);
@@ -72,6 +79,7 @@ StepRun Train(TransformerConfig config, DType dtype, Device device, int steps) {
     run.losses.push_back(loss.ToDoubles()[0]);
     run.gradients.clear();
     for (const Tensor& g : grads) run.gradients.push_back(g.ToDoubles());
+    run.step_launches = StepLaunches(device) - launches;
   }
   if (!device.is_meta()) {
     for (const Tensor& p : params) run.parameters.push_back(p.ToDoubles());
@@ -125,6 +133,9 @@ TEST_P(Transformers, TrainAsOnTheCpu) {
   EXPECT_EQ(cuda.peak, meta.peak);
   EXPECT_EQ(cuda.next_random, cpu.next_random);
   EXPECT_SPLIT_PROVEN(cuda.graph);
+  // Of so many parameters, 50 and more at a time.
+  EXPECT_GE(cuda.parameters.size(), 20u);
+  EXPECT_LE(cuda.step_launches, 1 + static_cast<int64_t>(cuda.parameters.size()) / 50);
 
   const double tolerance = dtype == DType::kF64 ? 1e-10 : 2e-4;
   ExpectClose({cuda.losses}, {cpu.losses}, tolerance, "loss");
