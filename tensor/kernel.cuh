@@ -198,8 +198,21 @@ template <typename T, int kN = kVector<T>>
 __device__ inline void StoreVector(T* p, const Vector<T, kN>& value) {
 #if defined(TALLY_CUDA_SIM)
   tally_sim::CheckAligned(p, sizeof(Vector<T, kN>));
-#endif
   *reinterpret_cast<Vector<T, kN>*>(p) = value;
+#else
+  // As one word: nvcc takes a struct apart and stores its elements one by one.
+  using Word = std::conditional_t<sizeof(value) == 16, uint4,
+                                  std::conditional_t<sizeof(value) == 8, uint2, unsigned>>;
+  if constexpr (sizeof(value) == sizeof(Word)) {
+    if (__isGlobal(p)) {
+      Word word;
+      memcpy(&word, &value, sizeof(word));
+      __stwb(reinterpret_cast<Word*>(p), word);
+      return;
+    }
+  }
+  *reinterpret_cast<Vector<T, kN>*>(p) = value;  // in shared memory
+#endif
 }
 // Whether rows that lie `stride` elements apart from `p` on can be read by vectors.
 template <typename T>
