@@ -2,9 +2,10 @@
 #include <omp.h>
 
 #include <cstdio>
+#include <exception>
 #include <regex>
 
-#include "absl/strings/str_format.h"
+#include "absl/status/status.h"
 #include "tally/tensor/check.h"
 #include "tally/tools/common/device_flag.h"
 #include "tally/tools/common/flags.h"
@@ -27,6 +28,16 @@ void PrintRow(const Result& result, int threads) {
     std::printf(" %s=%.4g", key.c_str(), value.get<double>());
   }
   std::printf("\n");
+}
+
+// Told where results are: what reads them sees that this one is missing, and why.
+void TellMissing(const std::string& name, const char* how, const char* why, bool json) {
+  if (json) {
+    std::puts(tally::bench::MissingLine(name, how, why).c_str());
+  } else {
+    std::printf("%-34s %s: %s\n", name.c_str(), how, why);
+  }
+  std::fflush(stdout);
 }
 
 }  // namespace
@@ -85,6 +96,7 @@ int main(int argc, char** argv) {
     return Usage("no case matches " + pattern + "; --list shows them");
   }
   bool any = false;
+  int failed = 0;
   for (const Case& c : gpu ? tally::bench::GpuCases(settings.small) : tally::bench::AllCases()) {
     if (!std::regex_match(c.name, regex)) continue;
     any = true;
@@ -101,11 +113,18 @@ int main(int argc, char** argv) {
         }
         std::fflush(stdout);
       }
-    } catch (const tally::Error& e) {
-      std::fprintf(stderr, "tally-bench: %s: %s\n", c.name.c_str(), e.what());
-      return 5;
+    } catch (const std::exception& e) {
+      // A case that fails, for want of memory say, is no reason to know nothing of the others.
+      const auto* error = dynamic_cast<const tally::Error*>(&e);
+      const bool skipped = error != nullptr && absl::IsUnimplemented(error->status());
+      TellMissing(c.name, skipped ? "skipped" : "failed", e.what(), json);
+      if (!skipped) ++failed;
     }
   }
   if (!any) return Usage("no case matches " + pattern + "; --list shows them");
+  if (failed > 0) {
+    std::fprintf(stderr, "tally-bench: %d case%s failed\n", failed, failed == 1 ? "" : "s");
+    return 5;
+  }
   return 0;
 }

@@ -53,6 +53,14 @@ std::string Line(const Result& result, int threads) {
   return line.dump();
 }
 
+std::string MissingLine(const std::string& name, const std::string& how, const std::string& why) {
+  nlohmann::ordered_json line;
+  line["case"] = name;
+  line["impl"] = "tally-" TALLY_VERSION;
+  line[how] = why;
+  return line.dump();
+}
+
 std::vector<Case> AllCases() {
   std::vector<Case> all;
   for (auto part : {ChainCases, TrainingCases, AttentionCases, BandwidthCases, OptimizerCases,

@@ -32,6 +32,7 @@ struct Result {
 
 struct Case {
   std::string name;
+  // Throws Error where it fails; kUnimplemented for what the device does not do.
   std::function<std::vector<Result>(const std::string& name, const Settings&)> run;
 };
 
@@ -109,6 +110,8 @@ double Median(std::vector<double> values);
 
 // The JSON line of a result.
 std::string Line(const Result& result, int threads);
+// And of a case without one: "failed" or "skipped", and the reason.
+std::string MissingLine(const std::string& name, const std::string& how, const std::string& why);
 
 }  // namespace tally::bench
 

@@ -4,6 +4,7 @@
 #include <memory>
 #include <utility>
 
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "tally/analysis/attention.h"
 #include "tally/analysis/memory.h"
@@ -56,6 +57,19 @@ void AddRate(Result& r, const char* name, double rate, double promised, const ch
   if (promised > 0) r.extra[part] = rate / promised;
 }
 
+// Products of f32 in TF32 or not, while it lives: a case that fails leaves no other to run by its
+// setting.
+class ScopedTf32 {
+ public:
+  explicit ScopedTf32(bool allow) : before_(AllowTf32(allow)) {}
+  ~ScopedTf32() { AllowTf32(before_); }
+  ScopedTf32(const ScopedTf32&) = delete;
+  ScopedTf32& operator=(const ScopedTf32&) = delete;
+
+ private:
+  const bool before_;
+};
+
 // ---- products
 
 struct GpuGemm {
@@ -73,6 +87,11 @@ constexpr GpuGemm kGpuGemms[] = {{"f32", DType::kF32, false},
 std::vector<Result> RunGemm(const std::string& name, const Settings& settings, const GpuGemm& g,
                             int64_t n) {
   const Device device = settings.device;
+  if (const Hardware* hardware = HardwareOf(device);
+      hardware != nullptr && ItemSize(g.dtype) == 1 && (*hardware)[g.dtype].dense == 0) {
+    throw Error(
+        absl::UnimplementedError(absl::StrCat(hardware->title, " multiplies no ", Name(g.dtype))));
+  }
   Random random(1);
   const auto make = [&] {
     const Tensor f32 = Tensor::Uniform({DType::kF32, {n, n}}, -1, 1, random, device);
@@ -86,10 +105,9 @@ std::vector<Result> RunGemm(const std::string& name, const Settings& settings, c
   args.a = {a.raw(), g.dtype, n, false, {0, 0}};
   args.b = {b.raw(), g.dtype, n, true, {0, 0}};
   args.c = {c.raw(), out, n, {0, 0}};
-  const bool before = AllowTf32(g.tf32);
+  const ScopedTf32 products(g.tf32);
   Result r{name, "forward", "TFLOP_per_s",
            TimeQueued(device, settings, [&] { ThrowIfError(On(device).Gemm(args)); })};
-  AllowTf32(before);
   const double flops = 2.0 * static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(n);
   const double median = Median(r.samples);
   for (double& s : r.samples) s = flops / s * 1e-12;
@@ -205,7 +223,7 @@ std::vector<Result> RunStepCase(const std::string& name, const Settings& setting
   const int64_t predicted_peak = AnalyzeMemory(trace.graph).peak_bytes;
   const CostReport cost = AnalyzeCost(trace.graph);
 
-  const bool before = AllowTf32(tf32);
+  const ScopedTf32 products(tf32);
   Parameters parameters(Random(0, RandomStream::kInit), policy.parameters, device);
   const std::unique_ptr<Model> model = MakeModel(parameters, config);
   const std::vector<Tensor> params = parameters.tensors();
@@ -229,7 +247,6 @@ std::vector<Result> RunStepCase(const std::string& name, const Settings& setting
     return Now() - start;
   };
   Result r{name, "step", "ms", Repeat(settings, once)};
-  AllowTf32(before);
   const double median = Median(r.samples);
   for (double& s : r.samples) s *= 1e3;
   r.extra["tokens_per_s"] = static_cast<double>(batch * sequence) / median;
