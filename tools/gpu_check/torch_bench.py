@@ -1,10 +1,21 @@
-"""The cases of `tally-bench --device=cuda` in PyTorch, one JSON line each."""
+"""The cases of `tally-bench --device=cuda` in PyTorch, a JSON line each; or one that says why not.
+
+A case that fails says so and the next is run.
+"""
 import json
 import statistics
+import sys
 import time
 
-import torch
-import torch.nn.functional as F
+try:
+    import torch
+    import torch.nn.functional as F
+    ABSENT = None if torch.cuda.is_available() else f"PyTorch {torch.__version__} sees no GPU"
+except Exception as error:  # what a broken install raises is anyone's guess
+    ABSENT = f"{type(error).__name__}: {error}"
+if ABSENT:
+    print(json.dumps({"absent": ABSENT}))
+    sys.exit(0)
 
 SECONDS = 0.3
 
@@ -36,20 +47,16 @@ def line(case, phase, metric, samples, **extra):
                       "max": max(samples), "reps": len(samples), "extra": extra}), flush=True)
 
 
-def gemm(n):
-    flops = 2.0 * n**3
-    for name, dtype, tf32 in (("f32", torch.float32, False), ("tf32", torch.float32, True),
-                              ("bf16", torch.bfloat16, False), ("f16", torch.float16, False)):
-        torch.backends.cuda.matmul.allow_tf32 = tf32
-        # In [-1, 1) as there: what the operands hold changes the power drawn, and so the clock.
-        a = (2 * torch.rand(n, n, device="cuda") - 1).to(dtype)
-        b = (2 * torch.rand(n, n, device="cuda") - 1).to(dtype)
-        samples = timed(lambda: a @ b.t())
-        line(f"gpu.gemm.{n}.{name}", "forward", "TFLOP_per_s", [flops / s * 1e-12 for s in samples])
-    torch.backends.cuda.matmul.allow_tf32 = False
+def gemm(case, n, dtype, tf32):
+    torch.backends.cuda.matmul.allow_tf32 = tf32
+    # In [-1, 1) as there: what the operands hold changes the power drawn, and so the clock.
+    a = (2 * torch.rand(n, n, device="cuda") - 1).to(dtype)
+    b = (2 * torch.rand(n, n, device="cuda") - 1).to(dtype)
+    samples = timed(lambda: a @ b.t())
+    line(case, "forward", "TFLOP_per_s", [2.0 * n**3 / s * 1e-12 for s in samples])
 
 
-def attention(length, dtype, name):
+def attention(case, length, dtype):
     q, k, v = (torch.randn(1, 16, length, 128, device="cuda", dtype=dtype, requires_grad=True)
                for _ in range(3))
     dy = torch.randn_like(q)
@@ -61,23 +68,23 @@ def attention(length, dtype, name):
     def both():
         torch.autograd.grad(F.scaled_dot_product_attention(q, k, v, is_causal=True), (q, k, v), dy)
 
-    case = f"gpu.attention.T{length}.causal.{name}"
     line(case, "forward", "ms", [1e3 * s for s in timed(forward)])
     line(case, "both", "ms", [1e3 * s for s in timed(both)])
 
 
-def layer_norm(dtype, name):
+def layer_norm(case, dtype):
     x = torch.randn(16384, 4096, device="cuda").to(dtype)
-    w, b = torch.ones(4096, device="cuda", dtype=dtype), torch.zeros(4096, device="cuda", dtype=dtype)
+    w = torch.ones(4096, device="cuda", dtype=dtype)
+    b = torch.zeros(4096, device="cuda", dtype=dtype)
     samples = timed(lambda: F.layer_norm(x, (4096,), w, b))
-    line(f"gpu.layer_norm.{name}", "forward", "ms", [1e3 * s for s in samples])
+    line(case, "forward", "ms", [1e3 * s for s in samples])
 
 
-def adamw(n):
+def adamw(case, n):
     p = torch.rand(n, device="cuda", requires_grad=True)
     p.grad = torch.rand(n, device="cuda")
     optimizer = torch.optim.AdamW([p], lr=1e-3, fused=True)
-    line("gpu.adamw.f32", "step", "ms", [1e3 * s for s in timed(optimizer.step)])
+    line(case, "step", "ms", [1e3 * s for s in timed(optimizer.step)])
 
 
 class Block(torch.nn.Module):
@@ -128,22 +135,43 @@ def step(case, layers, d, heads, dtype, batch, tf32):
         optimizer.step()
 
     samples = timed(once, queued=False)
-    torch.backends.cuda.matmul.allow_tf32 = False
     line(case, "step", "ms", [1e3 * s for s in samples],
          tokens_per_s=batch * 1024 / statistics.median(samples),
          peak_bytes=torch.cuda.max_memory_allocated())
-    del model, optimizer
-    torch.cuda.empty_cache()
+
+
+CASES = {
+    "gpu.gemm.8192.f32": (gemm, 8192, torch.float32, False),
+    "gpu.gemm.8192.tf32": (gemm, 8192, torch.float32, True),
+    "gpu.gemm.8192.bf16": (gemm, 8192, torch.bfloat16, False),
+    "gpu.gemm.8192.f16": (gemm, 8192, torch.float16, False),
+    "gpu.attention.T4096.causal.f32": (attention, 4096, torch.float32),
+    "gpu.layer_norm.f32": (layer_norm, torch.float32),
+    "gpu.attention.T4096.causal.bf16": (attention, 4096, torch.bfloat16),
+    "gpu.layer_norm.bf16": (layer_norm, torch.bfloat16),
+    "gpu.adamw.f32": (adamw, 100 << 20),
+    "gpu.step.gpt2.f32": (step, 12, 768, 12, torch.float32, 8, False),
+    "gpu.step.gpt2.tf32": (step, 12, 768, 12, torch.float32, 8, True),
+    "gpu.step.gpt2.bf16": (step, 12, 768, 12, torch.bfloat16, 8, False),
+    "gpu.step.gpt2-xl.bf16": (step, 48, 1600, 25, torch.bfloat16, 4, False),
+}
+
+
+def main():
+    torch.manual_seed(1)
+    failed = 0
+    for case, (run, *settings) in CASES.items():
+        try:
+            run(case, *settings)
+        except Exception as error:  # most likely of memory; the others are still worth knowing
+            failed = 5
+            why = f"{type(error).__name__}: {error}"
+            print(json.dumps({"case": case, "impl": "pytorch-" + torch.__version__, "failed": why}),
+                  flush=True)
+        torch.backends.cuda.matmul.allow_tf32 = False
+        torch.cuda.empty_cache()
+    return failed
 
 
 if __name__ == "__main__":
-    torch.manual_seed(1)
-    gemm(8192)
-    for dtype, name in ((torch.float32, "f32"), (torch.bfloat16, "bf16")):
-        attention(4096, dtype, name)
-        layer_norm(dtype, name)
-    adamw(100 << 20)
-    step("gpu.step.gpt2.f32", 12, 768, 12, torch.float32, 8, False)
-    step("gpu.step.gpt2.tf32", 12, 768, 12, torch.float32, 8, True)
-    step("gpu.step.gpt2.bf16", 12, 768, 12, torch.bfloat16, 8, False)
-    step("gpu.step.gpt2-xl.bf16", 48, 1600, 25, torch.bfloat16, 4, False)
+    sys.exit(main())
