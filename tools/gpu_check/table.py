@@ -162,13 +162,15 @@ def main():
     absent = next((r["absent"] for r in peers if "absent" in r), None)
     peers = [r for r in peers if "case" in r]
     own = [r for r in own if "case" in r]
+    built = out / "built.txt"
+    built = built.read_text().splitlines() if built.exists() else []
     nothing = [what for what, rows in (("tests", tests), ("bench", own)) if not rows and any(
         name.startswith(what) for name in parts)]
     well = bool(parts) and not nothing and not ended_early and not cut and all(
         part["rc"] == 0 for part in parts.values())
     gpus = (out / "gpus.txt").read_text().strip()
     (out / "gpu-check.json").write_text(json.dumps(
-        {"gpu": gpus, "well": well, "parts": parts, "tests": count(tests),
+        {"gpu": gpus, "well": well, "built": built, "parts": parts, "tests": count(tests),
          "ended_early": ended_early,
          "not_passed": {name: t for name, t in tests.items() if t["ended"] != "passed"},
          "tally": own, "pytorch": peers, "pytorch_absent": absent, "cut_lines": cut + peers_cut},

@@ -1,0 +1,330 @@
+"""tools/gpu-check with stand-ins for programs: that pass, fail, die, hang and are cut.
+
+  gpu_check_test.py [BIN]    BIN: the folder of the programs on the simulated device
+"""
+import json
+import os
+import pathlib
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+TOOLS = pathlib.Path(__file__).resolve().parents[2] / 'tools'
+BIN = None
+
+# One test a shard. What happens in it is filled in.
+TESTS = '''#!/bin/sh
+for flag in "$@"; do case $flag in --gtest_output=json:*) json=${flag#*json:} ;; esac; done
+i=$GTEST_SHARD_INDEX
+case="{\\"name\\": \\"Case$i\\", \\"status\\": \\"RUN\\", \\"result\\": \\"COMPLETED\\""
+write() {
+  printf '%%s\n' "{\\"testsuites\\": [{\\"name\\": \\"Ops\\", \\"testsuite\\": [$1]}]}" >"$json"
+}
+echo "[ RUN      ] Ops.Before$i"
+echo "[       OK ] Ops.Before$i (0 ms)"
+echo "[ RUN      ] Ops.Case$i"
+%s
+echo "[       OK ] Ops.Case$i (1 ms)"
+write "$case}"
+'''
+FAILS = '''if [ $i = 2 ]; then
+  echo "[  FAILED  ] Ops.Case$i (1 ms)"
+  write "$case, \\"failures\\": [{\\"failure\\": \\"rope_test.cc:7\\nis off by 3 units\\"}]}"
+  exit 1
+fi'''
+DIES = '''if [ $i = 3 ]; then
+  [ -z "$CUDA_LAUNCH_BLOCKING" ] || echo "launch of rope: misaligned address"
+  echo "cudaSetDevice: misaligned address"
+  kill -ABRT $$
+fi'''
+HANGS = '[ $i != 1 ] || sleep 60'
+
+BENCH = '''#!/bin/sh
+row() { echo "{\\"case\\": \\"gpu.$1\\", $2}"; }
+row gemm.8192.f32 \\
+  '"phase": "forward", "metric": "TFLOP_per_s", "value": 40.0, "extra": {"mfu": 0.75}'
+row gemm.8192.fp8 '"skipped": "this GPU multiplies no f8e4m3fn"'
+%s
+row step.gpt2.f32 '"phase": "step", "metric": "ms", "value": 50.0,
+  "extra": {"floor_ms": 40.0, "peak_bytes": 7, "predicted_peak_bytes": 7}' | tr -d '\\n' && echo
+%s
+'''
+FAILS_A_CASE = '''row adamw.f32 '"failed": "out of memory"' '''
+CUT = '''printf '{"case": "gpu.step.gpt2-xl.bf16", "pha'; exec sleep 60'''
+
+# Twice as fast as the stand-in above, and one more case.
+PEER = '''import json
+for case, metric, value in (("gpu.gemm.8192.f32", "TFLOP_per_s", 80.0),
+                            ("gpu.adamw.f32", "ms", 2.0), ("gpu.step.gpt2-xl.bf16", "ms", 9.0)):
+    phase = "forward" if "gemm" in case else "step"
+    print(json.dumps({"case": case, "phase": phase, "metric": metric, "value": value}))
+print('{"case": "gpu.step.gpt2.f32", "failed": "OutOfMemoryError: of CUDA"}')
+'''
+NO_PEER = 'print(\'{"absent": "ModuleNotFoundError: No module named torch"}\')\n'
+
+
+def program(path, text):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+
+
+class WithStandIns(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.at = pathlib.Path(folder.name)
+        program(self.at / 'path' / 'nvidia-smi', '#!/bin/sh\necho "GPU 0: Stand-in"\n')
+        self.env = dict(os.environ, PATH=f"{self.at / 'path'}:{os.environ['PATH']}",
+                        OMP_WAIT_POLICY='passive')
+
+    def packed(self, tests=TESTS % '', bench=BENCH % ('', ''), peer=NO_PEER):
+        """A folder as --pack makes it."""
+        pack = self.at / 'pack'
+        shutil.rmtree(pack, ignore_errors=True)
+        program(pack / 'bin' / 'cuda_tests', tests)
+        program(pack / 'bin' / 'tally-bench', bench)
+        program(pack / 'gpu-check', (TOOLS / 'gpu-check').read_text())
+        shutil.copytree(TOOLS / 'gpu_check', pack / 'gpu_check')
+        (pack / 'gpu_check' / 'torch_bench.py').write_text(peer)
+        (pack / 'packed.txt').write_text('commit 0123\n')
+        return pack
+
+    def run_it(self, *flags, script=None, **kwargs):
+        return subprocess.run([script or self.at / 'pack' / 'gpu-check', *flags], env=self.env,
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True, timeout=60, **kwargs)
+
+    def found(self, folder='pack/out'):
+        return json.loads((self.at / folder / 'gpu-check.json').read_text())
+
+
+class GpuCheck(WithStandIns):
+    def test_all_is_well(self):
+        self.packed()
+        ran = self.run_it()
+        self.assertEqual(ran.returncode, 0, ran.stdout)
+        found = self.found()
+        self.assertEqual(found['tests'], {'passed': 8, 'failed': 0, 'died': 0, 'skipped': 0})
+        self.assertEqual(list(found['parts']),
+                         [f'tests-{i}' for i in range(1, 9)] + ['bench', 'torch'])
+        self.assertEqual({part['rc'] for part in found['parts'].values()}, {0})
+        self.assertEqual((found['well'], found['gpu'], found['built']),
+                         (True, 'GPU 0: Stand-in', ['commit 0123']))
+        for line in (r'8 passed, 0 failed',
+                     r'gpu\.gemm\.8192\.f32 +forward +40 TFLOP_per_s +75\.0 %',
+                     r'gpu\.gemm\.8192\.fp8 +skipped: this GPU multiplies no',
+                     r'gpu\.step\.gpt2\.f32 +step +50 ms +0\.800 +7 as predicted',
+                     r'PyTorch was not timed: ModuleNotFoundError'):
+            self.assertRegex(ran.stdout, line)
+
+    def test_tells_what_failed_and_goes_on(self):
+        self.packed(TESTS % FAILS, BENCH % (FAILS_A_CASE, 'exit 5'), PEER)
+        ran = self.run_it(f"--out={self.at / 'else where'}")
+        self.assertEqual(ran.returncode, 1, ran.stdout)
+        found = self.found('else where')
+        self.assertEqual((found['tests']['passed'], found['tests']['failed']), (7, 1))
+        self.assertIn('off by 3 units', found['not_passed']['Ops.Case2']['message'])
+        self.assertEqual((found['parts']['tests-3']['rc'], found['parts']['bench']['rc']), (1, 5))
+        self.assertEqual(found['ended_early'], [])
+        for line in (r'failed Ops\.Case2\n +rope_test\.cc:7\n +is off by 3 units',
+                     r'gpu\.gemm\.8192\.f32 .* 80 +0\.50\n',
+                     r'gpu\.adamw\.f32 +failed: out of memory\n',
+                     r'gpu\.step\.gpt2\.f32 .* failed ',
+                     r'gpu\.step\.gpt2-xl\.bf16 +step +- ms +9 +not run',
+                     r'PyTorch: gpu\.step\.gpt2\.f32 failed: OutOfMemoryError'):
+            self.assertRegex(ran.stdout, line)
+
+    def test_a_fault_costs_one_part_which_runs_once_more(self):
+        self.packed(TESTS % DIES)
+        ran = self.run_it('--tests-only')
+        self.assertEqual(ran.returncode, 1, ran.stdout)
+        found = self.found()
+        self.assertEqual(list(found['parts'])[-2:], ['tests-8', 'tests-4-again'])
+        self.assertEqual(found['tests'], {'passed': 8, 'failed': 0, 'died': 1, 'skipped': 0})
+        self.assertEqual([(e['part'], e['rc'], e['in']) for e in found['ended_early']],
+                         [('tests-4', 134, 'Ops.Case3'), ('tests-4-again', 134, 'Ops.Case3')])
+        self.assertRegex(ran.stdout, r'tests-4 ended with 134 in: \[ RUN +\] Ops\.Case3\n')
+        self.assertIn('launch of rope: misaligned address', ran.stdout)
+
+    def test_keeps_to_its_limit_and_tells_what_was_cut(self):
+        self.packed(TESTS % HANGS, BENCH % ('', CUT))
+        began = time.monotonic()
+        ran = self.run_it('--limit=21')
+        self.assertLess(time.monotonic() - began, 21)
+        self.assertEqual(ran.returncode, 1, ran.stdout)
+        found = self.found()
+        self.assertEqual([found['parts'][name]['rc'] for name in ('tests-1', 'tests-2', 'bench')],
+                         [0, 124, 124])
+        self.assertEqual(found['not_passed']['Ops.Case1']['ended'], 'died')
+        self.assertEqual([r['case'] for r in found['tally']],
+                         ['gpu.gemm.8192.f32', 'gpu.gemm.8192.fp8', 'gpu.step.gpt2.f32'])
+        self.assertEqual(found['cut_lines'], 1)
+        self.assertIn('bench was cut after', ran.stdout)
+
+    def test_tells_what_it_has_when_it_is_ended(self):
+        self.packed(TESTS % HANGS)
+        with subprocess.Popen([self.at / 'pack' / 'gpu-check'], env=self.env,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as ran:
+            log = self.at / 'pack' / 'out' / 'tests-2.log'
+            while not (log.exists() and 'RUN      ] Ops.Case1' in log.read_text()):
+                time.sleep(0.05)
+            ran.send_signal(signal.SIGTERM)
+            text = ran.communicate(timeout=20)[0]
+        self.assertEqual(ran.returncode, 143, text)
+        self.assertIn('2 passed, 0 failed, 1 died', text)
+        self.assertEqual(self.found()['parts'].keys(), {'tests-1'})
+
+    def test_nothing_that_ran_is_not_well(self):
+        silent = '#!/bin/sh\nexit 0\n'
+        self.packed(silent, silent)
+        ran = self.run_it()
+        self.assertEqual(ran.returncode, 1, ran.stdout)
+        self.assertIn('tests: nothing ran', ran.stdout)
+        self.assertIn('bench: nothing ran', ran.stdout)
+
+    def test_refuses_what_it_cannot_do(self):
+        self.packed()
+        empty = self.at / 'empty'
+        empty.mkdir()
+        for flags, code, why in (
+                (['--limit=7'], 2, 'more than 15'), (['--limit=-9'], 2, 'more than 15'),
+                (['--tests-only', '--bench-only'], 2, 'nothing to do'),
+                (['--speed'], 2, 'tools/gpu-check'),
+                (['--arch=90'], 2, 'is of --pack'), (['--pack=x'], 2, '--prebuilt does not'),
+                ([f'--prebuilt={empty}'], 2, 'no bin/cuda_tests')):
+            with self.subTest(flags=flags):
+                ran = self.run_it(*flags)
+                self.assertEqual(ran.returncode, code, ran.stdout)
+                self.assertIn(why, ran.stdout)
+        for flags, why in (([f'--pack={self.at}'], 'holds other things'),
+                           (['--pack=x', '--arch=sm_90'], 'without the point')):
+            ran = self.run_it(*flags, script=TOOLS / 'gpu-check')
+            self.assertEqual((ran.returncode, why in ran.stdout), (2, True), ran.stdout)
+        program(self.at / 'path' / 'nvidia-smi', '#!/bin/sh\nexit 9\n')
+        ran = self.run_it()
+        self.assertEqual(ran.returncode, 3, ran.stdout)
+        self.assertIn('no NVIDIA GPU', ran.stdout)
+
+
+# Builds nothing, or what it is told to copy.
+CMAKE = '''#!/bin/sh
+echo "$@" >>asked
+[ "$1" = --build ] || exit 0
+mkdir -p build/cuda/bin
+echo "TALLY_CUDA_ARCHITECTURES:STRING=80-real;90-real" >build/cuda/CMakeCache.txt
+cp %s build/cuda/bin/cuda_tests
+cp %s build/cuda/bin/tally-bench
+%s
+'''
+
+
+class FromACheckout(WithStandIns):
+    """Where it builds: with stand-ins for CMake and tools/setup."""
+
+    def setUp(self):
+        super().setUp()
+        self.script = self.at / 'checkout' / 'tools' / 'gpu-check'
+        program(self.script, (TOOLS / 'gpu-check').read_text())
+        program(self.script.with_name('setup'), '#!/bin/sh\nexit 0\n')
+        shutil.copytree(TOOLS / 'gpu_check', self.script.with_name('gpu_check'))
+        program(self.at / 'path' / 'nvidia-smi',
+                '#!/bin/sh\n[ "$1" = -L ] && echo "GPU 0: Stand-in" || echo 9.0\n')
+
+    def cmake(self, after, tests='', bench=''):
+        program(self.at / 'path' / 'cmake', CMAKE % (tests, bench, after))
+
+    def test_builds_for_this_gpu_and_runs_what_it_built(self):
+        program(self.at / 'tests', TESTS % '')
+        program(self.at / 'bench', BENCH % ('', ''))
+        self.cmake('', self.at / 'tests', self.at / 'bench')
+        ran = self.run_it('--tests-only', script=self.script)
+        self.assertEqual(ran.returncode, 0, ran.stdout)
+        asked = (self.at / 'checkout' / 'asked').read_text()
+        for option in ('-DTALLY_CUDA_ARCHITECTURES=90-real', '-DTALLY_WERROR=OFF'):
+            self.assertIn(option, asked)
+        parts = self.found('checkout/build/gpu-check')['parts']
+        self.assertEqual(list(parts)[:4], ['setup', 'configure', 'build', 'tests-1'])
+
+    def test_tells_why_nothing_could_be_built(self):
+        for after, code, why in (('echo "FAILED: rope.cu.o" >&2; exit 1', 1, 'FAILED: rope.cu.o'),
+                                 ('sleep 60', 124, 'the next run goes on from there')):
+            self.cmake(after, '-r .', '-r .')
+            ran = self.run_it('--limit=18', script=self.script)
+            self.assertEqual(ran.returncode, 1, ran.stdout)
+            self.assertIn(why, ran.stdout)
+            self.assertIn('NOT WELL', ran.stdout)
+            parts = self.found('checkout/build/gpu-check')['parts']
+            self.assertEqual({name: part['rc'] for name, part in parts.items()},
+                             {'setup': 0, 'configure': 0, 'build': code})
+        program(self.script.with_name('setup'), '#!/bin/sh\nexit 1\n')
+        ran = self.run_it(script=self.script)
+        self.assertEqual(ran.returncode, 1, ran.stdout)
+        self.assertEqual(self.found('checkout/build/gpu-check')['parts']['setup']['rc'], 1)
+
+    def test_packs_programs_with_their_libraries(self):
+        ls = shutil.which('ls')  # a program with libraries, though it checks no GPU
+        self.cmake('', ls, ls)
+        pack = self.at / 'pack'
+        for _ in range(2):  # a second time over the first
+            ran = self.run_it(f'--pack={pack}', '--arch=80,90', script=self.script)
+            self.assertEqual(ran.returncode, 0, ran.stdout)
+        self.assertIn('-DTALLY_CUDA_ARCHITECTURES=80-real;90-real',
+                      (self.at / 'checkout' / 'asked').read_text())
+        self.assertRegex((pack / 'packed.txt').read_text(),
+                         r'commit .*\narchitectures 80-real;90-real\nlibc GLIBC_2\.\d+ or newer')
+        libraries = {path.name.split('.so')[0] for path in (pack / 'lib').iterdir()}
+        self.assertFalse(libraries & {'libc', 'libm', 'ld-linux-x86-64', 'ld-linux-aarch64'})
+        moved = pack.rename(self.at / 'moved')
+        ran = self.run_it('--tests-only', script=moved / 'gpu-check')
+        self.assertIn("unrecognized option '--gtest_color=no'", ran.stdout)
+        self.assertTrue((moved / 'out' / 'gpu-check.json').exists())
+
+
+@unittest.skipIf(len(sys.argv) < 2, 'needs the folder of the programs')
+class WithThePrograms(WithStandIns):
+    """The real programs, on the simulated device: what they print is what is read."""
+
+    def test_reads_what_the_programs_print(self):
+        self.env['GTEST_FILTER'] = '*OnGpu.*:*Rope*'
+        self.packed(f'#!/bin/sh\nexec {BIN}/cuda_on_sim_tests "$@"\n',
+                    '#!/bin/sh\nfor flag; do shift; case $flag in --seconds=*) ;; '
+                    '*) set -- "$@" "$flag" ;; esac; done\n'
+                    f'exec {BIN}/tally-bench-sim "$@" --small --seconds=0.01 '
+                    "--case='gpu.gemm.*|gpu.step.gpt2.f32'\n")
+        ran = self.run_it()
+        self.assertEqual(ran.returncode, 0, ran.stdout)
+        found = self.found()
+        self.assertGreater(found['tests']['passed'], 2)
+        self.assertEqual(len(found['tally']), 6)
+        self.assertRegex(ran.stdout, r'gpu\.step\.gpt2\.f32 +step .*as predicted')
+
+    def test_a_case_that_fails_is_told_and_the_next_is_run(self):
+        # Two cases that draw hundreds of MB, where beside the simulated device's 16 TB of addresses
+        # few are left.
+        limit = (16 << 30) + (400 << 10)
+        for json_flag in ('', '--json'):
+            ran = subprocess.run(
+                ['bash', '-c', f'ulimit -v {limit}; exec "$0" "$@"', f'{BIN}/tally-bench-sim',
+                 '--device=cuda', '--case=gpu.(layer_norm|adamw).f32', *filter(None, [json_flag])],
+                env=dict(self.env, OPENBLAS_NUM_THREADS='1', OMP_NUM_THREADS='1'),
+                capture_output=True, text=True, timeout=60)
+            self.assertEqual(ran.returncode, 5, ran.stderr)
+            self.assertIn('2 cases failed', ran.stderr)
+            if json_flag:
+                rows = [json.loads(line) for line in ran.stdout.splitlines()]
+                self.assertEqual([r['case'] for r in rows], ['gpu.layer_norm.f32', 'gpu.adamw.f32'])
+                self.assertTrue(all(r['failed'] for r in rows))
+            else:
+                self.assertRegex(ran.stdout, r'(?s)gpu\.layer_norm\.f32 +failed: .+\n'
+                                             r'gpu\.adamw\.f32 +failed: .+\n')
+
+
+if __name__ == '__main__':
+    BIN = sys.argv.pop(1) if len(sys.argv) > 1 and not sys.argv[1].startswith('-') else None
+    unittest.main()
