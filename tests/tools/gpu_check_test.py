@@ -188,6 +188,22 @@ class GpuCheck(WithStandIns):
         self.assertIn('tests: nothing ran', ran.stdout)
         self.assertIn('bench: nothing ran', ran.stdout)
 
+    def test_programs_find_their_libraries_and_those_of_a_python_environment(self):
+        cublas = self.at / 'site' / 'nvidia' / 'cu13' / 'lib'
+        cublas.mkdir(parents=True)
+        (cublas / 'libcublasLt.so.13').touch()
+        (self.at / 'site' / 'nvidia' / 'cudnn' / 'lib').mkdir(parents=True)
+        self.env['PYTHONPATH'] = str(self.at / 'site')
+        for own, expected in ((None, 'LIB:CUBLAS'), ('/opt/mine', 'LIB:/opt/mine:CUBLAS')):
+            pack = self.packed(bench=f'#!/bin/sh\necho "$LD_LIBRARY_PATH" >{self.at}/path.txt\n')
+            self.env.pop('LD_LIBRARY_PATH', None)
+            if own:
+                self.env['LD_LIBRARY_PATH'] = own
+            self.run_it('--bench-only')
+            self.assertEqual((self.at / 'path.txt').read_text().strip(),
+                             expected.replace('LIB', str(pack / 'lib'), 1)
+                             .replace('CUBLAS', str(cublas)))
+
     def test_refuses_what_it_cannot_do(self):
         self.packed()
         empty = self.at / 'empty'
