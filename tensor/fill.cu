@@ -18,10 +18,12 @@ __global__ void FillKernel(T* out, T value, int64_t count) {
 }
 
 template <typename T>
-__global__ void RepeatRowKernel(T* out, const T* row, int64_t columns, int64_t ld, int64_t rows) {
-  const int64_t count = rows * columns;
+__global__ void RepeatRowKernel(T* out, const T* row, RepeatedRow to) {
+  const int64_t count = to.matrices * to.rows * to.columns;
   for (int64_t i = GlobalThread(); i < count; i += GlobalThreads()) {
-    out[i / columns * ld + i % columns] = row == nullptr ? T(0) : row[i % columns];
+    const int64_t r = i / to.columns, column = i - r * to.columns;
+    const int64_t matrix = r / to.rows, place = r - matrix * to.rows;
+    out[matrix * to.stride + place * to.ld + column] = row == nullptr ? T(0) : row[column];
   }
 }
 
@@ -36,12 +38,12 @@ GpuError FillItems(const GpuCall& call, void* out, uint64_t value, int64_t item,
   });
 }
 
-GpuError RepeatRow(const GpuCall& call, void* out, const void* row, int64_t item, int64_t columns,
-                   int64_t ld, int64_t rows) {
+GpuError RepeatRow(const GpuCall& call, void* out, const void* row, int64_t item,
+                   const RepeatedRow& to) {
   return VisitSize(item, [&](auto element) {
     using T = decltype(element);
-    return Launch(RepeatRowKernel<T>, GridFor(call, rows * columns), kBlock, 0, call,
-                  static_cast<T*>(out), static_cast<const T*>(row), columns, ld, rows);
+    return Launch(RepeatRowKernel<T>, GridFor(call, to.matrices * to.rows * to.columns), kBlock, 0,
+                  call, static_cast<T*>(out), static_cast<const T*>(row), to);
   });
 }
 

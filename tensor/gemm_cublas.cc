@@ -15,6 +15,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "tally/tensor/check.h"
+#include "tally/tensor/cuda_status.h"
 #include "tally/tensor/dtype.h"
 #include "tally/tensor/fill.h"
 #include "tally/tensor/gemm_libraries.h"
@@ -79,6 +80,16 @@ uint32_t Alignment(const void* data) {
   return static_cast<uint32_t>(address & (0 - address));
 }
 
+bool Fp8(DType dtype) { return ItemSize(dtype) == 1; }
+
+// Whether cuBLASLt may add the bias: none in f64; beside fp8 an f32 result takes one of bf16 alone;
+// and some kernels load it by vectors wherever it lies, a fault of the device, for the library is
+// told the alignment of the matrices only. Nor is every type's batch taken with a bias.
+bool AddsBias(const GemmCall& gemm) {
+  return gemm.compute != DType::kF64 && !(Fp8(gemm.a.dtype) && gemm.c_dtype == DType::kF32) &&
+         Alignment(gemm.bias) >= 16 && gemm.batch[1] == 1;
+}
+
 // Of a batch. Where its kernels number them by the grid's third dimension, cuBLASLt has none for
 // more than 65,535.
 constexpr int64_t kMostMatrices = int64_t{1} << 15;
@@ -106,10 +117,6 @@ class Cublas final : public CublasGemm {
   }
 
  private:
-  static const void* At(const void* data, DType dtype, int64_t elements) {
-    return static_cast<const char*>(data) + elements * ItemSize(dtype);
-  }
-
   absl::Status Status(cublasStatus_t status, const char* function, const GemmCall& gemm) const {
     if (status == CUBLAS_STATUS_SUCCESS) return absl::OkStatus();
     const std::string text =
@@ -123,13 +130,14 @@ class Cublas final : public CublasGemm {
 
   // c is the bias in every column, 0 without one.
   absl::Status LayBias(const GemmCall& gemm, const GpuCall& call) const {
-    for (int64_t j = 0; j < gemm.batch[1]; ++j) {
-      void* c = const_cast<void*>(At(gemm.c, gemm.c_dtype, j * gemm.c_batch_stride[1]));
-      const GpuError error = gpu::RepeatRow(call, c, gemm.bias, ItemSize(gemm.c_dtype), gemm.rows,
-                                            gemm.ldc, gemm.cols);
-      if (error != 0) return absl::InternalError("the bias of a product was not laid down");
-    }
-    return absl::OkStatus();
+    const gpu::RepeatedRow columns = {.columns = gemm.rows,
+                                      .ld = gemm.ldc,
+                                      .rows = gemm.cols,
+                                      .matrices = gemm.batch[1],
+                                      .stride = gemm.c_batch_stride[1]};
+    return CudaStatus(static_cast<cudaError_t>(
+                          gpu::RepeatRow(call, gemm.c, gemm.bias, ItemSize(gemm.c_dtype), columns)),
+                      "the bias of a product");
   }
 
   // One strided batch.
@@ -141,16 +149,18 @@ class Cublas final : public CublasGemm {
       if (gemm.beta == 1 && gemm.bias == nullptr) return absl::OkStatus();
       return absl::InvalidArgumentError("a product over no elements with beta");
     }
-    // cuBLASLt has no bias for f64: it is laid into c, and c is added to.
-    const bool epilogue = gemm.bias != nullptr && gemm.compute != DType::kF64;
-    if (gemm.bias != nullptr && !epilogue) {
-      if (gemm.beta != 0) return absl::InvalidArgumentError("an f64 product with beta and a bias");
+    if (gemm.bias != nullptr && !AddsBias(gemm)) {
+      // It is laid into c, and c is added to: it has c's dtype, so the sum is rounded once as well.
+      if (gemm.beta != 0) {
+        return absl::InvalidArgumentError(
+            "a product with beta and a bias that cuBLASLt cannot add");
+      }
       TALLY_RETURN_IF_ERROR(LayBias(gemm, call));
       gemm.bias = nullptr;
       gemm.beta = 1;
     }
     Descriptors d;
-    TALLY_RETURN_IF_ERROR(Describe(gemm, epilogue, d));
+    TALLY_RETURN_IF_ERROR(Describe(gemm, d));
     const absl::Status status = Multiply(gemm, call, d);
     Destroy(d);
     return status;
@@ -162,7 +172,7 @@ class Cublas final : public CublasGemm {
     cublasComputeType_t compute = CUBLAS_COMPUTE_32F;
   };
 
-  absl::Status Describe(const GemmCall& gemm, bool epilogue, Descriptors& d) const {
+  absl::Status Describe(const GemmCall& gemm, Descriptors& d) const {
     const bool f64 = gemm.compute == DType::kF64;
     d.compute = f64                                            ? CUBLAS_COMPUTE_64F
                 : gemm.a.dtype == DType::kF32 && Tf32Allowed() ? CUBLAS_COMPUTE_32F_FAST_TF32
@@ -178,7 +188,7 @@ class Cublas final : public CublasGemm {
     const cublasOperation_t b = gemm.b.transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
     TALLY_RETURN_IF_ERROR(set(CUBLASLT_MATMUL_DESC_TRANSA, a));
     TALLY_RETURN_IF_ERROR(set(CUBLASLT_MATMUL_DESC_TRANSB, b));
-    if (epilogue) {
+    if (gemm.bias != nullptr) {
       TALLY_RETURN_IF_ERROR(set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS));
       TALLY_RETURN_IF_ERROR(set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, gemm.bias));
       TALLY_RETURN_IF_ERROR(set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, TypeOf(gemm.c_dtype)));

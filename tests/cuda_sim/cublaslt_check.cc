@@ -122,6 +122,13 @@ cublasStatus_t CheckMatmul(const MatmulDesc& desc, const MatrixLayout& a, const 
     // Beside fp8 inputs an f32 output takes a bias of bf16.
     const uint32_t type = fp8 && Float32(d.type) ? uint32_t{CUDA_R_16BF} : d.type;
     if (BiasType(desc, d) != type) return refuse(CUBLAS_STATUS_NOT_SUPPORTED, "type of the bias");
+    if (fp8 && d.batch > 1) {
+      return refuse(CUBLAS_STATUS_NOT_SUPPORTED, "bias of a batch in fp8");
+    }
+    // No preference tells how it is aligned, and some kernels load it by vectors: a fault.
+    if (reinterpret_cast<uintptr_t>(desc.bias) % 16 != 0) {
+      return refuse(CUBLAS_STATUS_NOT_SUPPORTED, "bias is not 16-byte aligned");
+    }
   }
   if (!fp8 && (desc.a_scale != nullptr || desc.b_scale != nullptr)) {
     return refuse(CUBLAS_STATUS_NOT_SUPPORTED, "scale of an operand that is not fp8");

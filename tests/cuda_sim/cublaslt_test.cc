@@ -303,6 +303,29 @@ TEST_F(CublasLtTest, RefusesWhatIsWrong) {
             CUBLAS_STATUS_INVALID_VALUE);
 }
 
+// What hardware may fault on, or has refused.
+TEST_F(CublasLtTest, RefusesABiasThatHardwareMayNotTake) {
+  Problem p;
+  p.m = p.n = p.k = 16;
+  p.bias = p.trans_a = true;
+  const auto status = [&](const Problem& q, size_t shift) {
+    Descriptors x;
+    Describe(q, &x);
+    const char* bias = DeviceArray<char>(256) + shift;
+    Attribute(x.desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<const void*>(bias));
+    cublasLtMatmulHeuristicResult_t result;
+    return Heuristic(x, 0, 16, &result);
+  };
+  EXPECT_EQ(status(p, 16), CUBLAS_STATUS_SUCCESS);
+  EXPECT_EQ(status(p, 4), CUBLAS_STATUS_NOT_SUPPORTED);
+  p.in = p.in_b = CUDA_R_8F_E4M3;
+  EXPECT_EQ(status(p, 0), CUBLAS_STATUS_NOT_SUPPORTED) << "of f32, beside fp8";
+  p.out = CUDA_R_16BF;
+  EXPECT_EQ(status(p, 0), CUBLAS_STATUS_SUCCESS);
+  p.batch = 2;
+  EXPECT_EQ(status(p, 0), CUBLAS_STATUS_NOT_SUPPORTED);
+}
+
 TEST_F(CublasLtTest, MatricesBeyondTheirMemory) {
   const Problem p;
   Descriptors x;
