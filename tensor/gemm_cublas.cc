@@ -160,8 +160,8 @@ class Cublas final : public CublasGemm {
       gemm.beta = 1;
     }
     Descriptors d;
-    TALLY_RETURN_IF_ERROR(Describe(gemm, d));
-    const absl::Status status = Multiply(gemm, call, d);
+    absl::Status status = Describe(gemm, d);
+    if (status.ok()) status = Multiply(gemm, call, d);
     Destroy(d);
     return status;
   }
