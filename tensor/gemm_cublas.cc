@@ -282,6 +282,8 @@ class Cublas final : public CublasGemm {
     const bool f64 = gemm.compute == DType::kF64;
     const void* alpha = f64 ? static_cast<const void*>(&gemm.alpha) : &alpha32;
     const void* beta = f64 ? static_cast<const void*>(&gemm.beta) : &beta32;
+    // Sums in parts are two launches, and no other product may use the workspace in between.
+    const std::lock_guard lock(launching_);
     return Status(lt_.cublasLtMatmul(handle_, d.product, alpha, gemm.a.data, d.a, gemm.b.data, d.b,
                                      beta, gemm.c, d.c, gemm.c, d.c, &algorithm, workspace_,
                                      static_cast<size_t>(kGemmWorkspaceBytes),
@@ -292,7 +294,8 @@ class Cublas final : public CublasGemm {
   const Library& lt_;
   const cublasLtHandle_t handle_;
   void* const workspace_;
-  std::mutex mutex_;
+  std::mutex launching_;
+  std::mutex mutex_;  // of what follows
   std::map<Key, cublasLtMatmulAlgo_t> algorithms_;
 };
 
