@@ -56,7 +56,10 @@ if(TALLY_HAS_CUDA)
     $<$<COMPILE_LANGUAGE:CXX>:${TALLY_COMPILE_OPTIONS}>
     "$<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr>"
     "$<$<AND:$<COMPILE_LANGUAGE:CUDA>,$<BOOL:${TALLY_WERROR}>>:--Werror=all-warnings>")
-  # cuBLAS is loaded when the first product runs on a GPU: only its header is needed here.
+  # cuBLAS is loaded when the first product runs on a GPU: only its header is needed here, and where
+  # to look when the system does not know the library.
+  set_source_files_properties(${PROJECT_SOURCE_DIR}/tensor/gemm_cublas.cc PROPERTIES
+    COMPILE_DEFINITIONS TALLY_CUDA_LIBRARY_DIR="${CUDAToolkit_LIBRARY_DIR}")
   target_include_directories(tally_cuda PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
   target_link_libraries(tally_cuda PUBLIC tally_ops tally_tensor
     PRIVATE CUDA::cudart_static ${CMAKE_DL_LIBS})

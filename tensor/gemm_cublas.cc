@@ -43,14 +43,7 @@ struct Library {
     static const absl::StatusOr<const Library*> loaded = []() -> absl::StatusOr<const Library*> {
       void* handle = RTLD_DEFAULT;
       if (dlsym(handle, "cublasLtCreate") == nullptr) {
-        const std::string versioned = absl::StrCat("libcublasLt.so.", CUBLAS_VER_MAJOR);
-        handle = dlopen(versioned.c_str(), RTLD_NOW | RTLD_LOCAL);
-        if (handle == nullptr) {
-          const char* why = dlerror();
-          return absl::FailedPreconditionError(
-              absl::StrCat("matrix products on a GPU need ", versioned,
-                           " of the CUDA Toolkit: ", why == nullptr ? "not found" : why));
-        }
+        TALLY_ASSIGN_OR_RETURN(handle, Open());
       }
       auto* library = new Library;
       std::string missing;
@@ -66,6 +59,25 @@ struct Library {
       return library;
     }();
     return loaded;
+  }
+
+ private:
+  // Where the system looks, then where the toolkit of the build has it.
+  static absl::StatusOr<void*> Open() {
+    const std::string versioned = absl::StrCat("libcublasLt.so.", CUBLAS_VER_MAJOR);
+    std::vector<std::string> places = {versioned};
+#ifdef TALLY_CUDA_LIBRARY_DIR
+    places.push_back(absl::StrCat(TALLY_CUDA_LIBRARY_DIR, "/", versioned));
+#endif
+    std::string why;
+    for (const std::string& place : places) {
+      if (void* handle = dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL)) return handle;
+      const char* error = dlerror();
+      absl::StrAppend(&why, why.empty() ? "" : "; ", error == nullptr ? "not found" : error);
+    }
+    return absl::FailedPreconditionError(
+        absl::StrCat("matrix products on a GPU need ", versioned, " of the CUDA Toolkit: ", why,
+                     "; LD_LIBRARY_PATH can name the directory it is in"));
   }
 };
 
