@@ -261,7 +261,10 @@ TEST(RopeOnCuda, ManyDocumentsAndFeaturesBeyond) {
         const RopeOptions options{
             .dim = dim, .interleaved = interleaved, .offset = 1000, .documents = Lengths(lengths)};
         const Tensor x = Normals(dtype, {1, 448, 3, 20});
-        ExpectNear(Rope(x.To(kCuda), options), Rope(x, options), 2 * UnitOf(dtype),
+        // Angles are turned in f64 on each device, by sines that CUDA promises to 2 units only;
+        // narrower dtypes round that.
+        const double units = dtype == DType::kF64 ? 8 : 2;
+        ExpectNear(Rope(x.To(kCuda), options), Rope(x, options), units * UnitOf(dtype),
                    std::string(Name(dtype)));
       }
     }
@@ -296,7 +299,11 @@ TEST(StepsOnCuda, StateOfMixedDTypes) {
   };
   const Tensors actual = run(kCuda), expected = run(kCpu);
   for (size_t i = 0; i < actual.size(); ++i) {
-    ExpectNear(actual[i], expected[i], 4 * UnitOf(expected[i].dtype()), absl::StrCat("array ", i));
+    const DType dtype = expected[i].dtype();
+    // What is f32 here was stepped from state of 16 bits. Where one step rounds such a state to the
+    // other neighbour, by a fused multiply-add, the next one moves f32 by lr / 2^9 of its size.
+    const double tolerance = dtype == DType::kF32 ? 0x1p-12 : 4 * UnitOf(dtype);
+    ExpectNear(actual[i], expected[i], tolerance, absl::StrCat("array ", i));
   }
 }
 
