@@ -135,9 +135,15 @@ class Cublas final : public CublasGemm {
         absl::StrCat(function, ": ", lt_.cublasLtGetStatusString(status), ": ", gemm.rows, "x",
                      gemm.cols, "x", gemm.k, ", ", Name(gemm.a.dtype), " by ", Name(gemm.b.dtype),
                      " to ", Name(gemm.c_dtype), ", batch ", gemm.batch[1]);
-    return status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE
-               ? absl::InvalidArgumentError(text)
-               : absl::InternalError(text);
+    switch (status) {
+      case CUBLAS_STATUS_NOT_SUPPORTED:
+        return absl::InvalidArgumentError(absl::StrCat(
+            text, Fp8(gemm.a.dtype) ? "; fp8 is multiplied from compute capability 8.9 on" : ""));
+      case CUBLAS_STATUS_INVALID_VALUE:
+        return absl::InvalidArgumentError(text);
+      default:
+        return absl::InternalError(text);
+    }
   }
 
   // c is the bias in every column, 0 without one.
