@@ -90,6 +90,10 @@ class Cuda final : public Backend {
     absl::StatusOr<std::unique_ptr<CublasGemm>> gemm = CublasGemm::Make(workspace);
     if (!gemm.ok()) {
       segments.GiveBack(workspace, kGemmWorkspaceBytes);
+    if (!gemm.ok() && !absl::IsFailedPrecondition(gemm.status())) {
+      device_.pool().ReleaseCached();  // the library takes memory of its own
+      gemm = CublasGemm::Make(workspace);
+    }
       return gemm.status();
     }
     gemm_ = *std::move(gemm);

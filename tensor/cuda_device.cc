@@ -134,7 +134,7 @@ void CudaDevice::Use() const { TALLY_CUDA_CHECK(cudaSetDevice(index_)); }
 
 absl::StatusOr<GpuCall> CudaDevice::Call(const char* op) {
   Use();
-  GpuCall call{.stream = stream_, .multiprocessors = multiprocessors_};
+  GpuCall call{.stream = stream_, .multiprocessors = multiprocessors_, .pool = &pool_};
   const std::lock_guard lock(mutex_);
   TALLY_RETURN_IF_ERROR(StartWaiting());
   if (op != nullptr) call.fault = faults_.Of(op);

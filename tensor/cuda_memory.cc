@@ -5,7 +5,16 @@
 #include "tally/tensor/cuda_device.h"
 #include "tally/tensor/cuda_status.h"
 
-namespace tally::internal {
+namespace tally {
+
+bool gpu::MakeRoom(const GpuCall& call) {
+  cudaGetLastError();
+  if (call.pool == nullptr) return false;
+  call.pool->ReleaseCached();
+  return true;
+}
+
+namespace internal {
 
 void* CudaSegments::Take(int64_t bytes) {
   TALLY_CUDA_CHECK(cudaSetDevice(device_));
@@ -91,4 +100,5 @@ absl::Status StagingBuffers::CopyOut(void* host, const void* src, int64_t bytes,
   return take();
 }
 
-}  // namespace tally::internal
+}  // namespace internal
+}  // namespace tally

@@ -141,6 +141,8 @@ class Cublas final : public CublasGemm {
             text, Fp8(gemm.a.dtype) ? "; fp8 is multiplied from compute capability 8.9 on" : ""));
       case CUBLAS_STATUS_INVALID_VALUE:
         return absl::InvalidArgumentError(text);
+      case CUBLAS_STATUS_ALLOC_FAILED:
+        return absl::ResourceExhaustedError(text);
       default:
         return absl::InternalError(text);
     }
@@ -179,7 +181,13 @@ class Cublas final : public CublasGemm {
     }
     Descriptors d;
     absl::Status status = Describe(gemm, d);
-    if (status.ok()) status = Multiply(gemm, call, d);
+    if (status.ok()) {
+      status = Multiply(gemm, call, d);
+      // The library loads kernels when it chooses or first uses them; without memory that fails.
+      if (!status.ok() && !absl::IsInvalidArgument(status) && gpu::MakeRoom(call)) {
+        status = Multiply(gemm, call, d);
+      }
+    }
     Destroy(d);
     return status;
   }

@@ -25,14 +25,27 @@ struct GpuFault {
   int64_t limit = 0;
 };
 
+namespace internal {
+class CachingPool;
+}
+
 struct GpuCall {
   void* stream = nullptr;   // a cudaStream_t
   int multiprocessors = 1;  // for the size of a grid that strides
   GpuFault* fault = nullptr;
+  internal::CachingPool* pool = nullptr;  // may give memory back for what the call needs to load
 };
 
 // A cudaError_t; 0 is success.
 using GpuError = int;
+
+namespace gpu {
+
+// After a call of the runtime or of a library that found no memory: gives back what the pool of
+// `call` caches. Whether there is a pool, and so a reason to try again.
+bool MakeRoom(const GpuCall& call);
+
+}  // namespace gpu
 
 }  // namespace tally
 

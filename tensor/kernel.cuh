@@ -30,23 +30,28 @@ inline constexpr int kBlock = 256;  // threads of a block, where nothing asks fo
 inline constexpr int kWarp = 32;
 inline constexpr size_t kPlainShared = 48 * 1024;  // bytes; more must be asked for
 
-// The only way to start a kernel. `shared` is in bytes. Nothing is started for an empty grid.
+// The only way to start a kernel. `shared` is in bytes. Nothing is started for an empty grid. A
+// kernel is loaded when it is first used: memory that the pool caches makes room for it.
 template <typename... P, typename... A>
 GpuError Launch(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared, const GpuCall& call,
                 const A&... args) {
   if (grid.x == 0 || grid.y == 0 || grid.z == 0) return cudaSuccess;
-  if (shared > kPlainShared) {
-    const cudaError_t error =
-        cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
-                             cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared));
-    if (error != cudaSuccess) return error;
-  }
   cudaLaunchConfig_t config = {};
   config.gridDim = grid;
   config.blockDim = block;
   config.dynamicSmemBytes = shared;
   config.stream = static_cast<cudaStream_t>(call.stream);
-  return cudaLaunchKernelEx(&config, kernel, static_cast<P>(args)...);
+  const auto start = [&]() -> cudaError_t {
+    if (shared > kPlainShared) {
+      const cudaError_t error = cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
+                                                     cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                                     static_cast<int>(shared));
+      if (error != cudaSuccess) return error;
+    }
+    return cudaLaunchKernelEx(&config, kernel, static_cast<P>(args)...);
+  };
+  const cudaError_t error = start();
+  return error == cudaErrorMemoryAllocation && MakeRoom(call) ? start() : error;
 }
 
 // Blocks for `items` work items of a thread each, no more than fill the device a few times: kernels

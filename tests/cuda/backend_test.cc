@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdio>
 #include <cstdlib>
 #include <string>
 #include <vector>
@@ -125,6 +126,49 @@ TEST_F(SimulatedDevice, RefusesFp8BeforeTheHardwareThatHasIt) {
   const absl::Status status = ExistingBackend(kCuda).Gemm(args);
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()), HasSubstr("from compute capability 8.9 on"));
+}
+
+// What follows spoils the device or chooses its pool, each in a process of its own.
+class CudaBackendDeathTest : public ::testing::Test {
+ protected:
+  CudaBackendDeathTest() { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
+};
+
+// Ends the process where something is not as it is to be.
+void Demand(bool holds, const char* what) {
+  if (holds) return;
+  std::fprintf(stderr, "not so: %s\n", what);
+  std::exit(1);
+}
+
+// A kernel and an algorithm of a product that are used for the first time while the pool caches
+// what they need to be loaded.
+void LoadInCachedMemory() {
+  setenv("TALLY_CUDA_CACHING", "1", 1);
+  const Tensor x = Tensor::Ones({DType::kF32, {8, 8}}, kCuda);
+  MatMul(x, x);  // takes the workspace
+  const auto fill_memory = [] {
+    Tensor::Zeros({DType::kU8, {int64_t{8} << 20}}, kCuda);  // freed, and cached
+    tally_sim::SetMemory(tally_sim::GetCounters().bytes);
+  };
+  const auto reserved = [] { return GpuStatsOf(kCuda)->memory.reserved_bytes; };
+  tally_sim::SetLoadBytes(1 << 20);
+  fill_memory();
+  int64_t before = reserved();
+  const Tensor y = Exp(x);
+  Demand(reserved() < before, "cached memory went back for a kernel");
+  Demand(y.ToDoubles()[63] == std::exp(1.0f), "the kernel ran");
+  tally_sim::SetMemory(size_t{1} << 30);
+  fill_memory();
+  before = reserved();
+  const Tensor z = MatMul(Reshape(x, {4, 16}), Reshape(x, {16, 4}));
+  Demand(reserved() < before, "cached memory went back for a product");
+  Demand(z.ToDoubles()[15] == 16, "the product ran");
+  std::exit(0);
+}
+
+TEST_F(CudaBackendDeathTest, GivesCachedMemoryBackForWhatIsToBeLoaded) {
+  EXPECT_EXIT(LoadInCachedMemory(), ::testing::ExitedWithCode(0), "");
 }
 
 }  // namespace

@@ -28,7 +28,11 @@ cudaError_t ApiCall(const char* name, Body body) {
   return Note(name, error != cudaSuccess ? error : body());
 }
 
-// Forgets what cudaFuncSetAttribute set.
+// Whether there is memory to load the kernel at `function`, if it is not loaded; null: for what a
+// library loads.
+bool CanLoad(const void* function);
+
+// Forgets what cudaFuncSetAttribute set, and which kernels are loaded.
 void ForgetFunctions();
 
 // An error found in the arguments of a call that a device would leave undefined.

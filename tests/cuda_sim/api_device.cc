@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <map>
+#include <set>
 
 #include "api_call.h"
 #include "cuda_runtime.h"
@@ -15,6 +16,11 @@ namespace {
 std::map<const void*, size_t>& SharedLimits() {
   static auto& limits = *new std::map<const void*, size_t>;
   return limits;
+}
+
+std::set<const void*>& Loaded() {
+  static auto& loaded = *new std::set<const void*>;
+  return loaded;
 }
 
 constexpr unsigned kMaxGrid[3] = {2147483647u, 65535u, 65535u};
@@ -40,7 +46,21 @@ cudaError_t CheckConfig(const void* function, const dim3& grid, const dim3& bloc
 
 }  // namespace
 
-void ForgetFunctions() { SharedLimits().clear(); }
+bool CanLoad(const void* function) {
+  State& state = GetState();
+  const std::lock_guard lock(state.mutex);
+  if (Loaded().count(function) > 0) return true;
+  if (state.load_bytes > 0 && DeviceBytesUsed() + state.load_bytes > state.device.memory) {
+    return false;
+  }
+  if (function != nullptr) Loaded().insert(function);
+  return true;
+}
+
+void ForgetFunctions() {
+  SharedLimits().clear();
+  Loaded().clear();
+}
 
 void CheckPointerArgument(const void* function, int index, const void* pointer) {
   const std::lock_guard lock(GetState().mutex);
@@ -58,6 +78,7 @@ cudaError_t EnqueueKernel(const cudaLaunchConfig_t* config, KernelCall call) {
     const cudaError_t error =
         CheckConfig(call.function, config->gridDim, config->blockDim, config->dynamicSmemBytes);
     if (error != cudaSuccess) return error;
+    if (!CanLoad(call.function)) return cudaErrorMemoryAllocation;
     Launch launch{std::move(call), config->gridDim, config->blockDim, config->dynamicSmemBytes};
     Work work;
     work.run = [launch = std::move(launch)] { return RunKernel(launch); };

@@ -231,6 +231,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
   std::string why;
   const cublasStatus_t status = CheckMatmul(*desc, *a, *b, *c, *d, &why);
   if (status != CUBLAS_STATUS_SUCCESS) return status;
+  if (!CanLoad(nullptr)) return CUBLAS_STATUS_ALLOC_FAILED;
   if (IsFp8(a->type) && std::min({preference->align_a, preference->align_b, preference->align_c,
                                   preference->align_d}) < 16) {
     return CUBLAS_STATUS_NOT_SUPPORTED;

@@ -326,6 +326,19 @@ TEST_F(CublasLtTest, RefusesABiasThatHardwareMayNotTake) {
   EXPECT_EQ(status(p, 0), CUBLAS_STATUS_NOT_SUPPORTED);
 }
 
+TEST_F(CublasLtTest, ChoosesNothingWithoutMemory) {
+  const Problem p;
+  Descriptors x;
+  Describe(p, &x);
+  cublasLtMatmulHeuristicResult_t result;
+  SetLoadBytes(1 << 20);
+  SetMemory(1000);
+  EXPECT_EQ(Heuristic(x, 0, 16, &result), CUBLAS_STATUS_ALLOC_FAILED);
+  SetMemory(size_t{1} << 30);
+  EXPECT_EQ(Heuristic(x, 0, 16, &result), CUBLAS_STATUS_SUCCESS);
+  SetLoadBytes(0);
+}
+
 TEST_F(CublasLtTest, MatricesBeyondTheirMemory) {
   const Problem p;
   Descriptors x;

@@ -105,6 +105,21 @@ TEST_F(RuntimeTest, LaunchesThatADeviceRefuses) {
   EXPECT_TRUE(Clean()) << Reports();
 }
 
+TEST_F(RuntimeTest, KernelsAreLoadedAtTheirFirstLaunch) {
+  float* x = DeviceArray(std::vector<float>(4, 1));
+  const auto launch = [&] { return RunNow(&Scale, 1, 32, 0, x, x, 2.0f, 4); };
+  SetLoadBytes(1 << 20);
+  SetMemory(GetCounters().bytes + 1000);
+  EXPECT_EQ(launch(), cudaErrorMemoryAllocation);
+  EXPECT_EQ(HostArray(x, 4), std::vector<float>(4, 1));
+  SetMemory(size_t{1} << 30);
+  EXPECT_EQ(launch(), cudaSuccess);
+  SetMemory(GetCounters().bytes + 1000);
+  EXPECT_EQ(launch(), cudaSuccess);
+  SetLoadBytes(0);
+  EXPECT_TRUE(Clean()) << Reports();
+}
+
 TEST_F(RuntimeTest, UncheckedErrors) {
   EXPECT_EQ(cudaSetDevice(7), cudaErrorInvalidDevice);
   EXPECT_STREQ(cudaGetErrorString(cudaErrorInvalidDevice), "invalid device ordinal");

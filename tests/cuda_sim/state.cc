@@ -96,6 +96,7 @@ uint64_t Seed() { return GetState().seed; }
 void SetDevice(const DeviceOptions& options) { GetState().device = options; }
 const DeviceOptions& Device() { return GetState().device; }
 void SetMemory(size_t bytes) { GetState().device.memory = bytes; }
+void SetLoadBytes(size_t bytes) { GetState().load_bytes = bytes; }
 void SetEager(bool eager) { GetState().eager = eager; }
 void SetF16Apart(bool apart) { internal::f16_shift = apart ? 5 : 0; }
 

@@ -41,6 +41,7 @@ struct State {
   uint64_t seed = 1;
   DeviceOptions device;
   bool eager = false;
+  size_t load_bytes = 0;
   Counters counters;
   cudaError_t sticky = cudaSuccess;  // of a kernel that failed
 };

@@ -47,6 +47,10 @@ const DeviceOptions& Device();
 // Sets only the device's memory, in bytes. What is allocated stays.
 void SetMemory(size_t bytes);
 
+// Device memory, in bytes, that must be free when a kernel is first used, for it is loaded then,
+// and when cuBLASLt chooses an algorithm. 0 at first.
+void SetLoadBytes(size_t bytes);
+
 // Runs work when it is put on a stream instead of at synchronisation. Off at first, unless the
 // environment has TALLY_SIM_EAGER=1.
 void SetEager(bool eager);
