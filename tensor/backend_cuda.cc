@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "tally/tensor/backends.h"
+#include "tally/tensor/check.h"
 #include "tally/tensor/cuda_device.h"
 #include "tally/tensor/cuda_status.h"
 #include "tally/tensor/fill.h"
@@ -28,11 +29,12 @@ class Cuda final : public Backend {
   absl::StatusOr<void*> Allocate(int64_t bytes) override {
     if (void* data = device_.pool().Allocate(bytes); data != nullptr) return data;
     device_.Use();
-    const CudaMemory memory = DeviceMemory();
+    const absl::StatusOr<CudaMemory> memory = DeviceMemory();
+    if (!memory.ok()) return device_.Told(memory.status());
     const AllocatorStats stats = device_.pool().Stats();
     return absl::ResourceExhaustedError(absl::StrCat(
-        name(), ": out of memory: ", bytes, " B were asked for; of its ", memory.total, " B, ",
-        memory.free, " B are free and ", stats.reserved_bytes, " B held here, ",
+        name(), ": out of memory: ", bytes, " B were asked for; of its ", memory->total, " B, ",
+        memory->free, " B are free and ", stats.reserved_bytes, " B held here, ",
         stats.requested_bytes, " B of them in use; the largest block that is not has ",
         device_.pool().LargestCached(), " B"));
   }
@@ -88,12 +90,12 @@ class Cuda final : public Backend {
                                                        " B for the workspace of products"));
     }
     absl::StatusOr<std::unique_ptr<CublasGemm>> gemm = CublasGemm::Make(workspace);
-    if (!gemm.ok()) {
-      segments.GiveBack(workspace, kGemmWorkspaceBytes);
     if (!gemm.ok() && !absl::IsFailedPrecondition(gemm.status())) {
       device_.pool().ReleaseCached();  // the library takes memory of its own
       gemm = CublasGemm::Make(workspace);
     }
+    if (!gemm.ok()) {
+      segments.GiveBack(workspace, kGemmWorkspaceBytes);
       return gemm.status();
     }
     gemm_ = *std::move(gemm);

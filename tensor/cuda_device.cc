@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "tally/tensor/cuda_status.h"
+#include "tally/tensor/check.h"
 
 namespace tally::internal {
 namespace {
@@ -130,7 +131,9 @@ absl::Status CudaDevice::Start(const cudaDeviceProp& properties) {
 }
 
 // Not remembered: other code of the program may choose a device too.
-void CudaDevice::Use() const { TALLY_CUDA_CHECK(cudaSetDevice(index_)); }
+void CudaDevice::Use() const {
+  if (cudaSetDevice(index_) != cudaSuccess) cudaGetLastError();
+}
 
 absl::StatusOr<GpuCall> CudaDevice::Call(const char* op) {
   Use();
@@ -208,7 +211,17 @@ absl::Status CudaDevice::CountLaunches(const DeferredLaunches& launched) {
 
 absl::Status CudaDevice::Told(const absl::Status& status) const {
   if (status.ok()) return status;
-  return absl::Status(status.code(), absl::StrCat(name_, ": ", status.message()));
+  // A fault comes back with every call, first with one that has nothing to do with it.
+  const cudaError_t fault = cudaStreamQuery(stream_);
+  if (fault == cudaSuccess || fault == cudaErrorNotReady) {
+    return absl::Status(status.code(), absl::StrCat(name_, ": ", status.message()));
+  }
+  cudaGetLastError();
+  return absl::InternalError(
+      absl::StrCat(name_, ": the device is lost to this program: a kernel launched by now failed, ",
+                   cudaGetErrorString(fault), " (", cudaGetErrorName(fault),
+                   "); with CUDA_LAUNCH_BLOCKING=1 in the environment its own op tells it; here: ",
+                   status.message()));
 }
 
 }  // namespace tally::internal

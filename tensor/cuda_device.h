@@ -44,7 +44,7 @@ class CudaSegments final : public SegmentSource {
 struct CudaMemory {
   int64_t total = 0, free = 0;
 };
-CudaMemory DeviceMemory();
+absl::StatusOr<CudaMemory> DeviceMemory();
 
 // Copies between the host's ordinary memory and a device go through pinned buffers in turn, so that
 // one is filled while others are on their way. A copy to the device waits for the one that had its
@@ -98,7 +98,8 @@ class CudaDevice {
   cudaStream_t stream() const { return stream_; }
   CachingPool& pool() { return pool_; }
 
-  // Makes this the thread's device: before every call of the runtime.
+  // Makes this the thread's device: before every call of the runtime. Where that fails the call
+  // that follows does too, and can tell it.
   void Use() const;
   // For a launch that follows at once. This and the next three start what waits, and tell what went
   // wrong with it in place of doing what they are for (Synchronize waits all the same).
@@ -116,7 +117,8 @@ class CudaDevice {
     int64_t pieces = 0, launches = 0;
   };
   DeferredCounts deferred();
-  // "cuda:0: " before what went wrong.
+  // "cuda:0: " before what went wrong. After a fault of a kernel nothing works on the device until
+  // the program ends: then that is told instead, whatever the call was.
   absl::Status Told(const absl::Status& status) const;
 
  private:

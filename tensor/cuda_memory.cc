@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "tally/tensor/check.h"
 #include "tally/tensor/cuda_device.h"
 #include "tally/tensor/cuda_status.h"
 
@@ -15,28 +16,36 @@ bool gpu::MakeRoom(const GpuCall& call) {
 }
 
 namespace internal {
+namespace {
+
+// What is no answer to the call itself is a fault of work before: the next call that can tell it
+// gets it again.
+cudaError_t LeaveFaults(cudaError_t error) {
+  if (error != cudaSuccess) cudaGetLastError();
+  return error;
+}
+
+}  // namespace
 
 void* CudaSegments::Take(int64_t bytes) {
-  TALLY_CUDA_CHECK(cudaSetDevice(device_));
+  LeaveFaults(cudaSetDevice(device_));
   void* segment = nullptr;
-  const cudaError_t error = cudaMalloc(&segment, static_cast<size_t>(bytes));
-  if (error == cudaSuccess) return segment;
-  cudaGetLastError();
-  // What is no lack of memory comes back with the next call, which can tell it.
-  return nullptr;
+  const cudaError_t error = LeaveFaults(cudaMalloc(&segment, static_cast<size_t>(bytes)));
+  return error == cudaSuccess ? segment : nullptr;
 }
 
 void CudaSegments::GiveBack(void* segment, int64_t /*bytes*/) {
   if (user_ != nullptr) user_->StartDeferred();
   // The runtime waits for the device, so for all that was queued on the segment.
-  TALLY_CUDA_CHECK(cudaSetDevice(device_));
-  TALLY_CUDA_CHECK(cudaFree(segment));
+  LeaveFaults(cudaSetDevice(device_));
+  const cudaError_t error = LeaveFaults(cudaFree(segment));
+  TALLY_CHECK(error != cudaErrorInvalidValue) << "freed memory that is not the device's";
 }
 
-CudaMemory DeviceMemory() {
+absl::StatusOr<CudaMemory> DeviceMemory() {
   size_t free = 0, total = 0;
-  TALLY_CUDA_CHECK(cudaMemGetInfo(&free, &total));
-  return {static_cast<int64_t>(total), static_cast<int64_t>(free)};
+  TALLY_RETURN_IF_ERROR(TALLY_CUDA_STATUS(cudaMemGetInfo(&free, &total)));
+  return CudaMemory{static_cast<int64_t>(total), static_cast<int64_t>(free)};
 }
 
 absl::Status StagingBuffers::Prepare() {

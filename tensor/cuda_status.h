@@ -1,5 +1,5 @@
-// Every call of the CUDA runtime is checked: by CudaStatus where it can be told, by
-// TALLY_CUDA_CHECK where it cannot fail but by a bug. Private to the CUDA library.
+// Every call of the CUDA runtime is checked, by CudaStatus where it can be told. Private to the
+// CUDA library.
 #ifndef TALLY_TENSOR_CUDA_STATUS_H_
 #define TALLY_TENSOR_CUDA_STATUS_H_
 
@@ -8,7 +8,6 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "tally/tensor/check.h"
 
 namespace tally::internal {
 
@@ -24,11 +23,6 @@ inline absl::Status CudaStatus(cudaError_t error, absl::string_view call) {
 }
 
 #define TALLY_CUDA_STATUS(call) ::tally::internal::CudaStatus(call, #call)
-#define TALLY_CUDA_CHECK(call)                                \
-  do {                                                        \
-    const absl::Status cuda_status = TALLY_CUDA_STATUS(call); \
-    TALLY_CHECK(cuda_status.ok()) << cuda_status.message();   \
-  } while (false)
 
 }  // namespace tally::internal
 

@@ -171,5 +171,51 @@ TEST_F(CudaBackendDeathTest, GivesCachedMemoryBackForWhatIsToBeLoaded) {
   EXPECT_EXIT(LoadInCachedMemory(), ::testing::ExitedWithCode(0), "");
 }
 
+__global__ void Write(float* where) { *where = 1; }
+
+// Every call after a fault of a kernel tells it, and none ends the process.
+void LoseTheDevice() {
+  tally_sim::SetReportHandler([](const std::string&) {});
+  const Tensor x = Tensor::Ones({DType::kF32, {8, 8}}, kCuda);
+  Tensor dropped = MatMul(x, x);
+  cudaLaunchConfig_t one = {};
+  one.gridDim = one.blockDim = dim3(1);
+  Demand(cudaLaunchKernelEx(&one, &Write, static_cast<float*>(nullptr)) == cudaSuccess, "started");
+  Demand(cudaDeviceSynchronize() == cudaErrorIllegalAddress, "a fault");
+  cudaGetLastError();
+  const auto tell = [](const char* name, const auto& call) {
+    absl::Status status;
+    try {
+      call();
+    } catch (const Error& error) {
+      status = error.status();
+    }
+    const std::string message(status.message());
+    Demand(status.code() == absl::StatusCode::kInternal, name);
+    Demand(
+        message.find("cuda:0: the device is lost to this program: a kernel launched by now "
+                     "failed, an illegal memory access was encountered "
+                     "(cudaErrorIllegalAddress); with CUDA_LAUNCH_BLOCKING=1") != std::string::npos,
+        message.c_str());
+    std::fprintf(stderr, "%s: %s\n", name, message.c_str());
+  };
+  for (int round = 0; round < 2; ++round) {
+    tell("launch", [&] { Exp(x); });
+    tell("product", [&] { MatMul(x, x); });
+    tell("fill", [&] { FillInPlace(x, 2); });
+    tell("memory", [&] { Tensor::Empty({DType::kF32, {1 << 20}}, kCuda); });
+    tell("copy in", [&] { Tensor::Ones({DType::kF32, {2}}).To(kCuda); });
+    tell("copy out", [&] { x.ToDoubles(); });
+    tell("wait", [&] { ThrowIfError(ExistingBackend(kCuda).Synchronize()); });
+  }
+  dropped = Tensor();
+  ThrowIfError(ReleaseCachedMemory(kCuda));
+  std::exit(0);
+}
+
+TEST_F(CudaBackendDeathTest, TellsThatAFaultHasLostTheDevice) {
+  EXPECT_EXIT(LoseTheDevice(), ::testing::ExitedWithCode(0), "exp: .*cuda:0: the device is lost");
+}
+
 }  // namespace
 }  // namespace tally
