@@ -1,14 +1,15 @@
 #include "tally/tensor/cuda_device.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <string_view>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "tally/tensor/cuda_status.h"
 #include "tally/tensor/check.h"
+#include "tally/tensor/cuda_status.h"
 
 namespace tally::internal {
 namespace {
@@ -77,13 +78,16 @@ GpuFault* FaultSlots::Of(const char* op) {
 absl::Status FaultSlots::Take(const std::string& device) {
   absl::Status first;
   for (size_t i = 0; i < names_.size(); ++i) {
-    // The device wrote them.
-    const volatile GpuFault& told = slots_[i];
-    if (told.raised == GpuFault::kNone) continue;
+    // The device writes `raised` last; only then does it leave the slot alone.
+    GpuFault& told = slots_[i];
+    const std::atomic_ref<int32_t> raised(told.raised), claimed(told.claimed);
+    const int32_t kind = raised.load(std::memory_order_acquire);
+    if (kind == GpuFault::kNone) continue;
     const int64_t value = told.value, limit = told.limit;
-    const bool offsets = told.raised == GpuFault::kOffsets;
+    const bool offsets = kind == GpuFault::kOffsets;
     const int operand = told.operand;
-    slots_[i] = GpuFault();
+    raised.store(GpuFault::kNone, std::memory_order_relaxed);
+    claimed.store(0, std::memory_order_release);
     if (!first.ok()) continue;
     const std::string what = offsets ? absl::StrCat("the offsets of input ", operand,
                                                     " do not ascend from 0 to ", limit, ": ", value)

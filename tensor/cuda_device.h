@@ -77,7 +77,7 @@ class FaultSlots {
   absl::Status Prepare();
   // The same place for the same name. Names live as long as the program.
   GpuFault* Of(const char* op);
-  // The first fault told, and none after that. Only when the device is idle.
+  // The first fault told, and none after that. The device may be at work.
   absl::Status Take(const std::string& device);
 
  private:

@@ -19,7 +19,8 @@ struct GpuFault {
     kIndex,    // `value` is not in [0, limit)
     kOffsets,  // row offsets do not ascend from 0 to `limit`: `value`
   };
-  int32_t raised = kNone;  // the first to be told wins
+  int32_t claimed = 0;     // by the first to tell, which wins
+  int32_t raised = kNone;  // written last: the rest is there
   int32_t operand = 0;     // which input
   int64_t value = 0;
   int64_t limit = 0;

@@ -272,13 +272,12 @@ inline size_t ReduceBytes(int block) {
 
 __device__ inline void Raise(GpuFault* fault, GpuFault::Kind kind, int operand, int64_t value,
                              int64_t limit) {
-  if (atomicCAS(&fault->raised, static_cast<int>(GpuFault::kNone), static_cast<int>(kind)) !=
-      GpuFault::kNone) {
-    return;
-  }
+  if (atomicCAS(&fault->claimed, 0, 1) != 0) return;
   fault->operand = operand;
   fault->value = value;
   fault->limit = limit;
+  __threadfence_system();  // the host may look at any time
+  *static_cast<volatile int32_t*>(&fault->raised) = kind;
 }
 // Whether an index is in [0, limit); raises the fault when not.
 __device__ inline bool InRange(GpuFault* fault, int operand, int64_t index, int64_t limit) {
