@@ -36,8 +36,10 @@ void* CudaSegments::Take(int64_t bytes) {
 
 void CudaSegments::GiveBack(void* segment, int64_t /*bytes*/) {
   if (user_ != nullptr) user_->StartDeferred();
-  // The runtime waits for the device, so for all that was queued on the segment.
   LeaveFaults(cudaSetDevice(device_));
+  // For all that was queued on the segment: nothing promises that cudaFree waits for a stream that
+  // does not block.
+  LeaveFaults(cudaDeviceSynchronize());
   const cudaError_t error = LeaveFaults(cudaFree(segment));
   TALLY_CHECK(error != cudaErrorInvalidValue) << "freed memory that is not the device's";
 }

@@ -120,6 +120,10 @@ cudaError_t cudaMalloc(void** pointer, size_t bytes) {
 
 cudaError_t cudaFree(void* pointer) {
   return ApiCall("cudaFree", [&] {
+    // A device happens to wait for them; no documentation says so.
+    if (pointer != nullptr && NonBlockingWork()) {
+      Report("cudaFree while a stream that does not block has work left");
+    }
     if (const cudaError_t error = Synchronised(RunAll()); error != cudaSuccess) return error;
     if (pointer == nullptr) return cudaSuccess;
     Allocation* a = FindBegin(pointer);

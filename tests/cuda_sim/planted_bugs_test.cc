@@ -240,6 +240,22 @@ TEST_F(PlantedBugs, FreedMemory) {
   EXPECT_THAT(Reports(), HasSubstr("(1024 bytes) in kernel"));
 }
 
+TEST_F(PlantedBugs, FreeThatNothingWaitedFor) {
+  cudaStream_t stream;
+  ASSERT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
+  for (const bool waits : {true, false}) {
+    float* out = DeviceArray<float>(kN);
+    ASSERT_EQ(Launch(&Fill, 1, 256, 0, stream, out, 0, 256), cudaSuccess);
+    if (waits) {
+      ASSERT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+    }
+    EXPECT_EQ(cudaFree(out), cudaSuccess);
+    EXPECT_EQ(Clean(), waits) << Reports();
+  }
+  EXPECT_THAT(Reports(), HasSubstr("cudaFree while a stream that does not block has work left"));
+  EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
+}
+
 __global__ void Recurse(int* out, int depth) {
   volatile char frame[4096];
   frame[0] = static_cast<char>(depth);

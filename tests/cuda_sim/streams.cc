@@ -163,6 +163,12 @@ cudaError_t RunAll() {
   return RunWhile([] { return The().queued == 0; }, nullptr);
 }
 
+bool NonBlockingWork() {
+  const auto& created = The().created;
+  return std::any_of(created.begin(), created.end(),
+                     [](const auto& s) { return s->non_blocking && !s->queue.empty(); });
+}
+
 cudaError_t RunUntil(const Record& record) {
   CUstream_st* first = nullptr;
   for (const auto& stream : The().created) {

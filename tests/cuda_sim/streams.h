@@ -59,6 +59,8 @@ void Enqueue(CUstream_st* stream, Work work);
 cudaError_t RunStream(CUstream_st* stream);
 cudaError_t RunAll();
 cudaError_t RunUntil(const Record& record);
+// Whether a stream that does not synchronise with the default stream has work left.
+bool NonBlockingWork();
 // Runs at least one piece of work, if there is any, and a random number more.
 cudaError_t RunSome();
 

@@ -11,8 +11,8 @@
 //     addresses are never used again, and the host cannot touch any of it.
 //   - Work is queued and runs at synchronisation, so that a result read too early is not there.
 //   - A barrier that not all threads reach, a warp function with a lane missing, a misaligned
-//   vector
-//     access, and an error of the runtime that nobody looked at are reported.
+//     vector access, an error of the runtime that nobody looked at, and memory that is freed while
+//     a stream that nothing waits for has work are reported.
 //
 // A report is one line on stderr that begins with "cuda_sim: ", then a call of the report handler,
 // which by default aborts. If a handler returns, the call that found the fault returns the error a
