@@ -69,6 +69,7 @@ __global__ void __launch_bounds__(kThreads) SdpaKeyGradTensorKernel(GpuSdpa f, i
         LoadRows(dy, 0, s.e, f.aligned, s.dy, s.e_pitch);
         __syncthreads();
         for (int n = 0; n < kParts; n += 2) {
+          __syncwarp();  // fragments are the whole warp's, and pairs part ways
           Sum x[2], dp[2];
           MultiplyRows(as_f16, s.k + warp * kSide * s.d_pitch, s.q + n * kSide * s.d_pitch,
                        s.d_pitch, s.d, x);
@@ -134,6 +135,7 @@ __global__ void __launch_bounds__(kThreads) SdpaQueryGradTensorKernel(GpuSdpa f,
       LoadRows(RowsOf<T>(f.in.v, batch, kv_head, key, all.end), 0, s.e, f.aligned, s.v, s.e_pitch);
       __syncthreads();
       for (int n = 0; n < kParts; n += 2) {
+        __syncwarp();  // fragments are the whole warp's, and pairs part ways
         Sum x[2], dp[2];
         MultiplyRows(as_f16, s.q + warp * kSide * s.d_pitch, s.k + n * kSide * s.d_pitch, s.d_pitch,
                      s.d, x);
