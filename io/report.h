@@ -68,17 +68,18 @@ struct MeasuredRuns {
   std::string how;     // "the least of 3 whole runs on this machine's CPU, 2 threads"
   std::vector<MeasuredRun> runs;
   // Of a GPU: what its allocator took from the driver at the most, for cached blocks and for the
-  // inputs of further runs too; and the workspace of matrix products beside that. No peak has them.
+  // inputs of further runs too; and the workspace of matrix products and reductions beside that. No
+  // peak has them.
   std::optional<int64_t> reserved, workspace;
 };
 
 // What is asked of a graph besides what it holds. The defaults ask nothing more.
 struct ReportRequest {
   std::vector<PlanSpec> plans;
-  bool all_plans = false;                      // and PlanMaker::All
-  bool plans_asked = false;                    // by the user: it is to fit under one of them
-  size_t plans_named = 0;                      // of `plans`; what follows is of all_plans
-  PlanCost plan_cost = PlanCost::kFlops;       // kTime wants hardware, kMeasured `measured`
+  bool all_plans = false;                 // and PlanMaker::All
+  bool plans_asked = false;               // by the user: it is to fit under one of them
+  size_t plans_named = 0;                 // of `plans`; what follows is of all_plans
+  PlanCost plan_cost = PlanCost::kFlops;  // kTime wants hardware, kMeasured `measured`
   std::shared_ptr<const MeasuredNodes> measured;
   bool pareto = false;                         // the front of all planners
   bool worth = false;                          // what the bytes buy that plans keep

@@ -89,7 +89,7 @@ std::string MeasuredSummary(const Report& r) {
         Line(absl::StrCat("not in these peaks: the allocator held at most ", ToGrouped(*m.reserved),
                           " B (", BytesText(*m.reserved),
                           "), with cached blocks and copies of the inputs for the next run; the "
-                          "workspace of matrix products is ",
+                          "workspace of matrix products and reductions is ",
                           ToGrouped(m.workspace.value_or(0)), " B")));
   }
   return text;

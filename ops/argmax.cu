@@ -1,3 +1,4 @@
+#include "tally/ops/line_parts.cuh"
 #include "tally/ops/lines_gpu.h"
 #include "tally/ops/order.cuh"
 
@@ -5,21 +6,33 @@ namespace tally::gpu {
 namespace {
 
 template <typename T>
-__global__ void ArgMaxKernel(GpuLines l, const T* x, int64_t* out, int columns) {
+struct ArgMaxFold : First {
   using C = Compute<T>;
-  const LinePlace place = PlaceInLines(columns);
-  const int64_t lines = l.outer * l.inner;
-  for (int64_t tile = blockIdx.x; tile * columns < lines; tile += gridDim.x) {
-    const int64_t line = tile * columns + place.column;
-    const int64_t begin = LineBegin(line, l.n, l.inner), n = line < lines ? l.n : 0;
-    Ranked<C> best;
-    for (int64_t i = place.lane; i < n; i += place.lanes) {
-      best = First()(best, Ranked<C>{Widen(x[begin + i * l.inner]), i});
+  using Value = Ranked<C>;
+  GpuLines l;
+  const T* x;
+  int64_t* out;
+
+  __device__ Value Of(const PartPlace& at, LinePlace place, int columns) const {
+    Value best;
+    if (at.count > 0 && l.inner == 1) {
+      const T* const p = x + at.line * l.n + at.first;
+      ForPieces<T>(SplitRow(at.count, p), [&](int64_t i, auto few) {
+        constexpr int kN = decltype(few)::value;
+        const Vector<T, kN> v = LoadVector<T, kN>(p + i);
+#pragma unroll
+        for (int j = 0; j < kN; ++j) best = First()(best, Value{Widen(v.v[j]), at.first + i + j});
+      });
+    } else if (at.count > 0) {
+      const T* const p = x + LineBegin(at.line, l.n, l.inner);
+      for (int64_t i = at.first + place.lane; i < at.first + at.count; i += place.lanes) {
+        best = First()(best, Value{Widen(p[i * l.inner]), i});
+      }
     }
-    best = LinesReduce(best, First(), columns, Shared<Ranked<C>>());
-    if (place.lane == 0 && line < lines) out[line] = best.index;
+    return LinesReduce(best, First(), columns, Shared<Value>());
   }
-}
+  __device__ void Store(int64_t line, const Value& best) const { out[line] = best.index; }
+};
 
 }  // namespace
 }  // namespace tally::gpu
@@ -31,8 +44,9 @@ GpuError LaunchArgMax(const GpuCall& call, const GpuLines& l, const void* x, voi
   return VisitFloat(l.dtype, [&](auto element) {
     using T = decltype(element);
     const LineGrid g = LinesFor(call, l.outer * l.inner, l.n, l.inner > 1);
-    return Launch(ArgMaxKernel<T>, g.grid, g.block, LineShared<Ranked<Compute<T>>>(g), call, l,
-                  static_cast<const T*>(x), static_cast<int64_t*>(out), g.columns);
+    const ArgMaxFold<T> fold{{}, l, static_cast<const T*>(x), static_cast<int64_t*>(out)};
+    return LaunchFoldLines<Ranked<Compute<T>>>(call, fold, g,
+                                               PartsFor(l.outer * l.inner, g.columns, l.n));
   });
 }
 

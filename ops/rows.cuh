@@ -176,9 +176,17 @@ struct MaxSum {
   // Of all threads of a column.
   __device__ void Combine(int columns, double* scratch) {
     const C best = LinesReduce(top, Greater(), columns, reinterpret_cast<C*>(scratch));
-    const double share = sum == 0 ? 0.0 : sum * static_cast<double>(ExpOf(top - best));
+    sum = LinesReduce(Share(best), Plus(), columns, scratch);
     top = best;
-    sum = LinesReduce(share, Plus(), columns, scratch);
+  }
+  // Of these values and others.
+  __device__ MaxSum With(const MaxSum& other) const {
+    const C best = Greater()(top, other.top);
+    return {best, Share(best) + other.Share(best)};
+  }
+  // The sum with a greater value for the greatest.
+  __device__ double Share(C best) const {
+    return sum == 0 ? 0.0 : sum * static_cast<double>(ExpOf(top - best));
   }
   // log of the sum of e^value. An infinite top is the result: inf - inf would be NaN.
   __device__ C LogSum() const {
@@ -186,6 +194,10 @@ struct MaxSum {
     return top + LogOf(static_cast<C>(sum));
   }
 };
+template <typename C>
+__device__ inline MaxSum<C> ShuffleXor(const MaxSum<C>& a, int step) {
+  return {__shfl_xor_sync(0xffffffffu, a.top, step), __shfl_xor_sync(0xffffffffu, a.sum, step)};
+}
 
 }  // namespace tally::gpu
 

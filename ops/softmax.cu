@@ -1,6 +1,6 @@
 // Softmax, log-softmax and logsumexp: one pass for the greatest element and the sum, one for the
 // results.
-#include "tally/ops/rows.cuh"
+#include "tally/ops/line_parts.cuh"
 #include "tally/ops/softmax_gpu.h"
 
 namespace tally::gpu {
@@ -163,36 +163,36 @@ __global__ void SoftmaxGradLinesKernel(GpuSoftmax s, const T* y, const T* dy, T*
 // ---- logsumexp
 
 template <typename T>
-__global__ void __launch_bounds__(kMaxRowBlock) LogSumExpRowsKernel(LogSumExpRows a) {
+struct LogSumExpFold {
   using C = Compute<T>;
-  for (int64_t r = blockIdx.x; r < a.outer; r += gridDim.x) {
-    const T* const x = static_cast<const T*>(a.x) + r * a.n;
-    MaxSum<C> m;
-    ForPieces<T>(SplitRow(a.n, x), [&](int64_t i, auto few) {
-      constexpr int kN = decltype(few)::value;
-      const Vector<T, kN> v = LoadVector<T, kN>(x + i);
-      C wide[kN];
-#pragma unroll
-      for (int j = 0; j < kN; ++j) wide[j] = Widen(v.v[j]);
-      m.template Add<kN>(wide);
-    });
-    m.Combine(1, Shared<double>());
-    if (threadIdx.x == 0) static_cast<T*>(a.y)[r] = Narrow<T>(m.LogSum());
-  }
-}
+  using Value = MaxSum<C>;
+  LogSumExpRows a;
 
-template <typename T>
-__global__ void LogSumExpLinesKernel(LogSumExpRows a, int columns) {
-  const LinePlace place = PlaceInLines(columns);
-  const int64_t lines = a.outer * a.inner;
-  for (int64_t tile = blockIdx.x; tile * columns < lines; tile += gridDim.x) {
-    const int64_t line = tile * columns + place.column;
-    const T* const x = static_cast<const T*>(a.x) + LineBegin(line, a.n, a.inner);
-    MaxSum<Compute<T>> m = MaxSumOfLine(x, line < lines ? a.n : 0, a.inner, place, Compute<T>(1));
+  __device__ Value Of(const PartPlace& at, LinePlace place, int columns) const {
+    const T* const x = static_cast<const T*>(a.x);
+    Value m;
+    if (a.inner == 1) {
+      const T* const p = x + at.line * a.n + at.first;
+      ForPieces<T>(SplitRow(at.count, p), [&](int64_t i, auto few) {
+        constexpr int kN = decltype(few)::value;
+        const Vector<T, kN> v = LoadVector<T, kN>(p + i);
+        C wide[kN];
+#pragma unroll
+        for (int j = 0; j < kN; ++j) wide[j] = Widen(v.v[j]);
+        m.template Add<kN>(wide);
+      });
+    } else {
+      const T* const p = x + LineBegin(at.line, a.n, a.inner) + at.first * a.inner;
+      m = MaxSumOfLine(p, at.count, a.inner, place, C(1));
+    }
     m.Combine(columns, Shared<double>());
-    if (place.lane == 0 && line < lines) static_cast<T*>(a.y)[line] = Narrow<T>(m.LogSum());
+    return m;
   }
-}
+  __device__ Value operator()(const Value& m, const Value& other) const { return m.With(other); }
+  __device__ void Store(int64_t line, const Value& m) const {
+    static_cast<T*>(a.y)[line] = Narrow<T>(m.LogSum());
+  }
+};
 
 }  // namespace
 }  // namespace tally::gpu
@@ -236,13 +236,10 @@ GpuError LaunchLogSumExp(const GpuCall& call, const LogSumExpRows& a) {
   using namespace gpu;  // NOLINT: what kernels are made of
   return VisitFloat(a.dtype, [&](auto element) {
     using T = decltype(element);
-    if (a.inner == 1) {
-      return Launch(LogSumExpRowsKernel<T>, GridForRows(call, a.outer), RowBlock<T>(a.n),
-                    kRowScratch, call, a);
-    }
-    const LineGrid g = LinesFor(call, a.outer * a.inner, a.n, a.inner > 1);
-    return Launch(LogSumExpLinesKernel<T>, g.grid, g.block, LineShared<double>(g), call, a,
-                  g.columns);
+    LineGrid g = LinesFor(call, a.outer * a.inner, a.n, a.inner > 1);
+    const LineParts p = PartsFor(a.outer * a.inner, g.columns, a.n);
+    if (a.inner == 1 && p.parts == 1) g.block = RowBlock<T>(a.n);
+    return LaunchFoldLines<double>(call, LogSumExpFold<T>{a}, g, p);
   });
 }
 

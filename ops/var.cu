@@ -1,5 +1,5 @@
+#include "tally/ops/line_parts.cuh"
 #include "tally/ops/lines_gpu.h"
-#include "tally/ops/rows.cuh"
 
 namespace tally::gpu {
 namespace {
@@ -20,31 +20,61 @@ __device__ inline int64_t OffsetIn(const GpuVar::Space& s, int64_t i) {
 }
 
 template <typename T>
-__global__ void VarKernel(GpuVar a, const T* x, T* y, int columns) {
+struct VarFold : JoinMoments {
+  using Value = Moments;
   using C = Compute<T>;
-  double* const scratch = Shared<double>();
-  const LinePlace place = PlaceInLines(columns);
-  for (int64_t tile = blockIdx.x; tile * columns < a.outputs; tile += gridDim.x) {
-    const int64_t output = tile * columns + place.column;
-    const int64_t n = output < a.outputs ? a.n : 0;
-    const T* const from = x + (n > 0 ? OffsetIn(a.kept, output) : 0);
-    double total = 0;
-    for (int64_t i = place.lane; i < n; i += place.lanes) {
-      total += static_cast<double>(Widen(from[OffsetIn(a.reduced, i)]));
+  GpuVar a;
+  const T* x;
+  T* y;
+  bool rows;  // what is reduced lies together, and no columns side by side
+
+  // fn(values, Few<kN>()) for the elements of a thread.
+  template <class Fn>
+  __device__ void ForElements(const PartPlace& at, LinePlace place, const Fn& fn) const {
+    if (at.count == 0) return;
+    const T* const from = x + OffsetIn(a.kept, at.line);
+    if (rows) {
+      const T* const p = from + at.first;
+      ForPieces<T>(SplitRow(at.count, p), [&](int64_t i, auto few) {
+        constexpr int kN = decltype(few)::value;
+        const Vector<T, kN> v = LoadVector<T, kN>(p + i);
+        C wide[kN];
+#pragma unroll
+        for (int j = 0; j < kN; ++j) wide[j] = Widen(v.v[j]);
+        fn(wide, few);
+      });
+      return;
     }
-    const C mean =
-        static_cast<C>(LinesReduce(total, Plus(), columns, scratch) / static_cast<double>(a.n));
-    total = 0;
-    for (int64_t i = place.lane; i < n; i += place.lanes) {
-      const C centered = Widen(from[OffsetIn(a.reduced, i)]) - mean;
-      total += static_cast<double>(centered * centered);
-    }
-    total = LinesReduce(total, Plus(), columns, scratch);
-    if (place.lane == 0 && output < a.outputs) {
-      y[output] = Narrow<T>(static_cast<C>(total / static_cast<double>(a.divisor)));
+    for (int64_t i = place.lane; i < at.count; i += place.lanes) {
+      const C v = Widen(from[OffsetIn(a.reduced, at.first + i)]);
+      fn(&v, Few<1>());
     }
   }
-}
+  __device__ Moments Of(const PartPlace& at, LinePlace place, int columns) const {
+    double* const scratch = Shared<double>();
+    const auto n = static_cast<double>(at.count);
+    double total = 0, squares = 0;
+    ForElements(at, place, [&](const C* v, auto few) {
+      C part = 0;
+#pragma unroll
+      for (int j = 0; j < decltype(few)::value; ++j) part += v[j];
+      total += static_cast<double>(part);
+    });
+    total = LinesReduce(total, Plus(), columns, scratch);
+    const C mean = static_cast<C>(total / n);
+    ForElements(at, place, [&](const C* v, auto few) {
+      C part = 0;
+#pragma unroll
+      for (int j = 0; j < decltype(few)::value; ++j) part += (v[j] - mean) * (v[j] - mean);
+      squares += static_cast<double>(part);
+    });
+    squares = LinesReduce(squares, Plus(), columns, scratch);
+    return MomentsOf(n, total, static_cast<double>(mean), squares);
+  }
+  __device__ void Store(int64_t line, const Moments& m) const {
+    y[line] = Narrow<T>(static_cast<C>(m.squares / static_cast<double>(a.divisor)));
+  }
+};
 
 }  // namespace
 }  // namespace tally::gpu
@@ -57,8 +87,10 @@ GpuError LaunchVar(const GpuCall& call, const GpuVar& a, const void* x, void* y)
   return VisitFloat(a.dtype, [&](auto element) {
     using T = decltype(element);
     const LineGrid g = LinesFor(call, a.outputs, a.n, neighbours);
-    return Launch(VarKernel<T>, g.grid, g.block, LineShared<double>(g), call, a,
-                  static_cast<const T*>(x), static_cast<T*>(y), g.columns);
+    const bool together = a.reduced.rank == 0 || (a.reduced.rank == 1 && a.reduced.strides[0] == 1);
+    const VarFold<T> fold{
+        {}, a, static_cast<const T*>(x), static_cast<T*>(y), together && g.columns == 1};
+    return LaunchFoldLines<double>(call, fold, g, PartsFor(a.outputs, g.columns, a.n));
   });
 }
 

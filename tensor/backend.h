@@ -47,7 +47,9 @@ AllocatorStats CpuAllocatorStats();
 // device and gives it back, for tools that watch each allocation.
 struct GpuStats {
   AllocatorStats memory;
-  int64_t workspace_bytes = 0;  // of matrix products, beside the pool's; 0 before the first
+  // Beside the pool's and in no account: partial results of reductions and, from the first on, what
+  // matrix products need.
+  int64_t workspace_bytes = 0;
   // Pieces of work that waited to be launched with others, as steps of optimizers do, and the
   // launches that did them.
   int64_t deferred = 0, deferred_launches = 0;

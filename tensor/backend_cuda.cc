@@ -73,7 +73,7 @@ class Cuda final : public Backend {
 
   int64_t workspace_bytes() {
     const std::lock_guard lock(mutex_);
-    return gemm_ == nullptr ? 0 : kGemmWorkspaceBytes;
+    return kGpuPartialsBytes + (gemm_ == nullptr ? 0 : kGemmWorkspaceBytes);
   }
 
  private:
@@ -131,13 +131,14 @@ Cuda& Existing(Device device) {
 
 absl::StatusOr<Backend*> CudaBackend(int index) { return Find(index); }
 
-absl::StatusOr<GpuCall> GpuCallOn(Device device, const char* op) {
-  return Existing(device).device().Call(op);
-}
-
-absl::Status GpuLaunched(Device device, GpuError error) {
+absl::Status LaunchOnGpu(Device device, const char* op,
+                         absl::FunctionRef<GpuError(const GpuCall&)> launch) {
+  CudaDevice& cuda = Existing(device).device();
+  const std::lock_guard turn(cuda.turn());
+  TALLY_ASSIGN_OR_RETURN(const GpuCall call, cuda.Call(op));
+  const GpuError error = launch(call);
   if (error == cudaSuccess) return absl::OkStatus();
-  return Existing(device).device().Told(CudaStatus(static_cast<cudaError_t>(error), "launch"));
+  return cuda.Told(CudaStatus(static_cast<cudaError_t>(error), "launch"));
 }
 
 absl::Status GpuDefer(Device device, MakeDeferredWork make, AddDeferredWork add) {

@@ -131,6 +131,11 @@ absl::Status CudaDevice::Start(const cudaDeviceProp& properties) {
   multiprocessors_ = properties.multiProcessorCount;
   TALLY_RETURN_IF_ERROR(
       TALLY_CUDA_STATUS(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking)));
+  partials_ = segments_.Take(kGpuPartialsBytes);
+  if (partials_ == nullptr) {
+    return absl::ResourceExhaustedError(absl::StrCat("out of memory: no ", kGpuPartialsBytes,
+                                                     " B for partial results of reductions"));
+  }
   return faults_.Prepare();
 }
 
@@ -141,7 +146,10 @@ void CudaDevice::Use() const {
 
 absl::StatusOr<GpuCall> CudaDevice::Call(const char* op) {
   Use();
-  GpuCall call{.stream = stream_, .multiprocessors = multiprocessors_, .pool = &pool_};
+  GpuCall call{.stream = stream_,
+               .multiprocessors = multiprocessors_,
+               .partials = partials_,
+               .pool = &pool_};
   const std::lock_guard lock(mutex_);
   TALLY_RETURN_IF_ERROR(StartWaiting());
   if (op != nullptr) call.fault = faults_.Of(op);

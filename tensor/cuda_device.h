@@ -104,6 +104,8 @@ class CudaDevice {
   // For a launch that follows at once. This and the next three start what waits, and tell what went
   // wrong with it in place of doing what they are for (Synchronize waits all the same).
   absl::StatusOr<GpuCall> Call(const char* op);
+  // Held from the first kernel of a launcher to the last.
+  std::mutex& turn() { return turn_; }
   absl::Status CopyIn(void* dst, const void* host, int64_t bytes);
   absl::Status CopyOut(void* host, const void* src, int64_t bytes);
   // Waits; then tells what kernels found, the first of it.
@@ -135,6 +137,8 @@ class CudaDevice {
   cudaStream_t stream_ = nullptr;
   CudaSegments segments_;
   CachingPool pool_;
+  void* partials_ = nullptr;
+  std::mutex turn_;   // of partials_
   std::mutex mutex_;  // of what follows
   StagingBuffers staging_;
   FaultSlots faults_;

@@ -30,10 +30,17 @@ namespace internal {
 class CachingPool;
 }
 
+// Bytes of GpuCall::partials.
+inline constexpr int64_t kGpuPartialsBytes = int64_t{1} << 19;
+
 struct GpuCall {
   void* stream = nullptr;   // a cudaStream_t
   int multiprocessors = 1;  // for the size of a grid that strides
   GpuFault* fault = nullptr;
+  // Device memory for what one kernel of a launcher leaves to the next: results of parts that are
+  // combined. The device's own, no storage of the account, and the same for every launcher: what it
+  // holds is lost when the launcher returns. Aligned to 256 bytes.
+  void* partials = nullptr;
   internal::CachingPool* pool = nullptr;  // may give memory back for what the call needs to load
 };
 

@@ -280,5 +280,42 @@ TEST_F(RowsOnCuda, OrderAndRunningSums) {
   }
 }
 
+// Lines in parts of several blocks: 10,007 positions in four of 2,560 or less, 1,500 of five
+// columns in five of 320.
+TEST_F(RowsOnCuda, LongLines) {
+  const int64_t n = 10007, part = 2560;
+  for (const auto& [shape, axes] :
+       std::vector<std::pair<Shape, Axes>>{{{2, n}, {1}}, {{2, 1500, 5}, {1}}}) {
+    SCOPED_TRACE(shape.ToString());
+    const Tensor x = Values(shape, 3, 5);
+    Agree([&](const Tensor& v) { return Var(v, axes); }, x);
+    Agree([&](const Tensor& v) { return ArgMax(v, axes[0]); }, x);
+    Agree([&](const Tensor& v) { return LogSumExp(v, axes); }, x);
+    Agree([&](const Tensor& v) { return Cumsum(v, axes[0], false); }, x);
+    Agree([&](const Tensor& v) { return Cumsum(v, axes[0], true); }, x);
+  }
+  Agree([](const Tensor& v) { return Var(v, {0, 2}); }, Values({40, 3, 240}, 3, 5));
+  // Means of parts far from that of all: -7 and 9 in turn, and one element at 1000.
+  std::vector<double> steps(n);
+  for (int64_t i = 0; i < n; ++i) steps[i] = i / part % 2 == 0 ? -7 : 9;
+  steps[n - 1] = 1000;
+  Agree([](const Tensor& v) { return Var(v); }, Tensor::FromDoubles(steps, {DType::kF32, {n}}));
+
+  // Rows of -inf but for what is set: nothing; the same greatest on both sides of a boundary; one
+  // beyond the first part; +inf in one part and NaN in a later one; NaN on both sides.
+  std::vector<double> odd(5 * n, -kInfinity);
+  const auto at = [&](int64_t row, int64_t i) -> double& { return odd[row * n + i]; };
+  at(1, part - 1) = at(1, part) = at(1, n - 1) = 3;
+  at(2, part) = -2;
+  at(3, 1) = kInfinity, at(3, 2 * part) = std::nan("");
+  at(4, 2 * part - 1) = at(4, 2 * part) = std::nan("");
+  const Tensor extremes = Tensor::FromDoubles(odd, {DType::kF32, {5, n}});
+  EXPECT_EQ(ArgMax(extremes.To(kCuda), 1).ToDoubles(),
+            (std::vector<double>{0, part - 1, part, 2 * part, 2 * part - 1}));
+  Agree([](const Tensor& v) { return LogSumExp(v, {1}); }, extremes);
+  Agree([](const Tensor& v) { return Var(v, {1}); }, extremes);
+  Agree([](const Tensor& v) { return Cumsum(v, 1, true); }, extremes);
+}
+
 }  // namespace
 }  // namespace tally::conformance

@@ -201,10 +201,12 @@ class Explainer : private ExplanationParts {
         {"device", "where it ran: --device, or the cpu where there is none such", ""},
         {"how", "how often it ran, on what", ""},
         {"reserved",
-         "the most that the GPU's allocator held of the driver's memory, cached blocks and copies of "
+         "the most that the GPU's allocator held of the driver's memory, cached blocks and copies "
+         "of "
          "the inputs with it; no peak has it",
          "B"},
-        {"workspace", "of matrix products on the GPU, beside what the allocator holds", "B"},
+        {"workspace",
+         "of matrix products and reductions on the GPU, beside what the allocator holds", "B"},
         {"seconds", "of the whole step: ", "s"},
         {"tokens_per_second", "run.tokens over seconds", "tokens/s"},
         {"peak", "the most requested bytes live at once, counted while it ran", "B"},
