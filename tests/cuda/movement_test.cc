@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "conformance_loss.h"
 #include "tally/ops/axis_index.h"
+#include "tally/ops/binary.h"
 #include "tally/ops/copy.h"
 #include "tally/ops/dropout.h"
 #include "tally/ops/gather.h"
@@ -19,6 +20,7 @@
 #include "tally/ops/moe.h"
 #include "tally/ops/optimizer_step.h"
 #include "tally/ops/rope.h"
+#include "tally/ops/select.h"
 #include "tally/ops/update.h"
 #include "tally/ops/view.h"
 #include "tally/tensor/backend.h"
@@ -135,6 +137,44 @@ TEST(CopyOnCuda, AnyStrides) {
     check([](const Tensor& t) { return Slice(t, 2, 0, 48, 2); }, "every second column");
     check([](const Tensor& t) { return Expand(Slice(t, 1, 5, 6), Shape({3, 9, 48})); }, "repeated");
     check([](const Tensor& t) { return Slice(Reshape(t, {3 * 70 * 48}), 0, 1, 10001); }, "shifted");
+  }
+}
+
+// Operands that repeat: with 64 elements to a row by vectors, with 33 one by one. Then rows that
+// begin anywhere, and ones apart.
+TEST(ElementwiseOnCuda, OperandsThatRepeat) {
+  for (const int64_t n : {64, 33}) {
+    const std::vector<std::pair<Shape, Shape>> kShapes = {
+        {{70, n}, {n}}, {{70, n}, {70, 1}},       {{70, n}, {1}},    {{4, 9, n}, {9, n}},
+        {{1, n}, {n}},  {{4, 9, n}, {9, 1}},      {{70, 1}, {1, n}}, {{4, 1, n}, {9, n}},
+        {{70, n}, {}},  {{3, 2, 5, n}, {2, 1, n}}};
+    for (const auto& [x, y] : kShapes) {
+      for (const DType dtype : {DType::kF64, DType::kF32, DType::kBF16, DType::kI32, DType::kU8}) {
+        const std::string what = absl::StrCat(Name(dtype), " ", x.ToString(), " ", y.ToString());
+        const Tensor a = Cast(Ids(x, 100), dtype), b = Cast(Ids(y, 90), dtype);
+        const Tensor da = a.To(kCuda), db = b.To(kCuda);
+        ExpectSameBits(Sub(da, db), Sub(a, b), what);
+        ExpectSameBits(Mul(db, da), Mul(b, a), what);
+        ExpectSameBits(Less(da, db), Less(a, b), what);
+        ExpectSameBits(Where(Less(db, 50), da, db), Where(Less(b, 50), a, b), what);
+        if (x.numel() == Add(a, b).numel()) {
+          ExpectSameBits(MaskedFill(da, Less(db, 50), 7), MaskedFill(a, Less(b, 50), 7), what);
+        }
+      }
+    }
+  }
+  const Tensor x = Normals(DType::kF32, {2601}), bias = Normals(DType::kF32, {65}, 2);
+  const Tensor there = x.To(kCuda), bias_there = bias.To(kCuda);
+  const auto views = [](const Tensor& v, const Tensor& b) {
+    const Tensor rows = Reshape(Slice(v, 0, 1, 2561), {40, 64});
+    return std::vector<Tensor>{Add(rows, Slice(b, 0, 1, 65)), Add(Slice(rows, 1, 0, 32), 2),
+                               Mul(Transpose(rows, 0, 1), 3),
+                               Add(Slice(v, 0, 1, 2600), Slice(v, 0, 2, 2601)),
+                               Add(Slice(rows, 1, 0, 64, 2), Slice(b, 0, 0, 64, 2))};
+  };
+  const std::vector<Tensor> expected = views(x, bias), actual = views(there, bias_there);
+  for (size_t i = 0; i < expected.size(); ++i) {
+    ExpectSameBits(actual[i], expected[i], absl::StrCat("view ", i));
   }
 }
 
