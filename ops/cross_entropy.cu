@@ -60,36 +60,64 @@ __global__ void __launch_bounds__(kMaxRowBlock)
   }
 }
 
-// How many rows count. All threads of the block call.
-__device__ inline double CountRows(const CrossEntropyRows& a, double* scratch) {
-  int64_t count = 0;
-  for (int64_t r = threadIdx.x; r < a.rows; r += blockDim.x) {
-    count += TargetOf(a, r) != a.ignore_index ? 1 : 0;
+// Sums over rows are made in parts, whose number depends on that of the rows alone, and left in
+// GpuCall::partials: how many rows count, then the losses.
+inline constexpr int64_t kLeastRows = 1024;  // of a part
+inline constexpr int64_t kMostParts = 1024;
+static_assert(2 * kMostParts * sizeof(double) <= kGpuPartialsBytes);
+inline int64_t PartsOfRows(int64_t rows) {
+  const int64_t parts = (rows + kLeastRows - 1) / kLeastRows;
+  return parts < 1 ? 1 : parts < kMostParts ? parts : kMostParts;
+}
+
+// Without `losses` only the count.
+__global__ void SumRowsKernel(CrossEntropyRows a, const double* losses, int64_t parts,
+                              double* partials) {
+  double* const scratch = Shared<double>();
+  for (int64_t part = blockIdx.x; part < parts; part += gridDim.x) {
+    int64_t count = 0;
+    double loss = 0;
+    for (int64_t r = part * blockDim.x + threadIdx.x; r < a.rows; r += parts * blockDim.x) {
+      count += TargetOf(a, r) != a.ignore_index ? 1 : 0;
+      if (losses != nullptr) loss += losses[r];
+    }
+    const double counted = LinesReduce(static_cast<double>(count), Plus(), 1, scratch);
+    loss = LinesReduce(loss, Plus(), 1, scratch);
+    if (threadIdx.x != 0) continue;
+    partials[part] = counted;
+    partials[parts + part] = loss;
   }
-  return LinesReduce(static_cast<double>(count), Plus(), 1, scratch);
+}
+GpuError LaunchSumRows(const GpuCall& call, const CrossEntropyRows& a, const double* losses) {
+  const int64_t parts = PartsOfRows(a.rows);
+  return Launch(SumRowsKernel, GridForPieces(parts), kBlock, ReduceBytes<double>(kBlock), call, a,
+                losses, parts, static_cast<double*>(call.partials));
+}
+// All threads of the block call.
+__device__ inline double SumOf(const double* partials, int64_t parts, double* scratch) {
+  double sum = 0;
+  for (int64_t i = threadIdx.x; i < parts; i += blockDim.x) sum += partials[i];
+  return LinesReduce(sum, Plus(), 1, scratch);
 }
 
 // One block: the sum of all losses, or their mean over the rows that count.
 template <typename C>
-__global__ void __launch_bounds__(kMaxRowBlock)
-    SumLossesKernel(CrossEntropyRows a, bool mean, const double* losses, C* loss) {
+__global__ void LossKernel(const double* partials, int64_t parts, bool mean, C* loss) {
   double* const scratch = Shared<double>();
-  double total = 0;
-  for (int64_t r = threadIdx.x; r < a.rows; r += blockDim.x) total += losses[r];
-  total = LinesReduce(total, Plus(), 1, scratch);
-  if (mean) total /= CountRows(a, scratch);
-  if (threadIdx.x == 0) *loss = static_cast<C>(total);
+  const double count = SumOf(partials, parts, scratch);
+  const double total = SumOf(partials + parts, parts, scratch);
+  if (threadIdx.x == 0) *loss = static_cast<C>(mean ? total / count : total);
 }
 
-// dx = (e^(x - lse) - smoothing / C - (1 - smoothing) [c = target]) scale. The number of rows that
-// count has no place to lie in: each block counts them, so there are few blocks.
+// dx = (e^(x - lse) - smoothing / C - (1 - smoothing) [c = target]) scale. `counts`: the rows that
+// count, in parts; null where the losses were added up.
 template <typename T>
 __global__ void __launch_bounds__(kMaxRowBlock)
-    CrossEntropyGradKernel(CrossEntropyRows a, bool mean, const Compute<T>* lse,
-                           const Compute<T>* dy, T* out, GpuFault* fault) {
+    CrossEntropyGradKernel(CrossEntropyRows a, const double* counts, int64_t parts,
+                           const Compute<T>* lse, const Compute<T>* dy, T* out, GpuFault* fault) {
   using C = Compute<T>;
   double scale_of = static_cast<double>(*dy);
-  if (mean) scale_of /= CountRows(a, Shared<double>());
+  if (counts != nullptr) scale_of /= SumOf(counts, parts, Shared<double>());
   const C scale = static_cast<C>(scale_of);
   const C each = static_cast<C>(a.smoothing / static_cast<double>(a.classes));
   const C rest = static_cast<C>(1 - a.smoothing);
@@ -138,11 +166,13 @@ GpuError LaunchCrossEntropy(const GpuCall& call, const CrossEntropyRows& a, bool
   return VisitFloat(a.dtype, [&](auto element) {
     using T = decltype(element);
     using C = Compute<T>;
-    const GpuError error =
+    GpuError error =
         Launch(CrossEntropyKernel<T>, GridForRows(call, a.rows), RowBlock<T>(a.classes),
                kRowScratch, call, a, static_cast<C*>(lse), losses, call.fault);
+    if (error == cudaSuccess) error = LaunchSumRows(call, a, losses);
     if (error != cudaSuccess) return error;
-    return Launch(SumLossesKernel<C>, 1, kMaxRowBlock, kRowScratch, call, a, mean, losses,
+    return Launch(LossKernel<C>, 1, kBlock, ReduceBytes<double>(kBlock), call,
+                  static_cast<const double*>(call.partials), PartsOfRows(a.rows), mean,
                   static_cast<C*>(loss));
   });
 }
@@ -153,12 +183,14 @@ GpuError LaunchCrossEntropyGrad(const GpuCall& call, const CrossEntropyRows& a, 
   return VisitFloat(a.dtype, [&](auto element) {
     using T = decltype(element);
     using C = Compute<T>;
-    const int block = RowBlock<T>(a.classes);
-    const int64_t blocks = int64_t{call.multiprocessors} * (2048 / block);
-    return Launch(CrossEntropyGradKernel<T>,
-                  static_cast<unsigned>(a.rows < blocks ? a.rows : blocks), block, kRowScratch,
-                  call, a, mean, static_cast<const C*>(lse), static_cast<const C*>(dy),
-                  static_cast<T*>(dlogits), call.fault);
+    if (mean) {
+      const GpuError error = LaunchSumRows(call, a, nullptr);
+      if (error != cudaSuccess) return error;
+    }
+    const double* const counts = mean ? static_cast<const double*>(call.partials) : nullptr;
+    return Launch(CrossEntropyGradKernel<T>, GridForRows(call, a.rows), RowBlock<T>(a.classes),
+                  kRowScratch, call, a, counts, PartsOfRows(a.rows), static_cast<const C*>(lse),
+                  static_cast<const C*>(dy), static_cast<T*>(dlogits), call.fault);
   });
 }
 

@@ -233,6 +233,18 @@ TEST_F(RowsOnCuda, CrossEntropy) {
           {logits, ids});
     }
   }
+  // Rows that are counted and added up in parts of 1,024.
+  const int64_t many = 2100;
+  std::vector<int64_t> few(many);
+  for (int64_t r = 0; r < many; ++r) few[r] = r % 5 == 3 ? -100 : r % 3;
+  Agree(
+      [&](const Tensors& in) {
+        const CrossEntropyAttrs attrs;
+        const Tensors y = ApplyAll(kCrossEntropy, {{in[0], in[1]}}, attrs);
+        const Tensor dy = Tensor::Full(y[0].spec(), 3, y[0].device());
+        return Tensors{y[0], Apply(kCrossEntropyGrad, {in[0], in[1], y[1], dy}, attrs)};
+      },
+      {Values({many, 3}), Tensor::FromVector(few, {many})});
   Agree([&](const Tensors& in) { return Tensors{OneHot(in[0], {.classes = classes})}; }, {ids});
 }
 
