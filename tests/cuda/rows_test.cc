@@ -190,7 +190,9 @@ TEST_F(RowsOnCuda, Norms) {
 
 TEST_F(RowsOnCuda, NormsOfChannels) {
   for (const Shape& shape :
-       {Shape({170, 40}), Shape({9, 6, 4, 8}), Shape({5, 6, 7, 7}), Shape({1, 2, 3001})}) {
+       {Shape({170, 40}), Shape({9, 6, 4, 8}), Shape({5, 6, 7, 7}), Shape({1, 2, 3001}),
+        // Sets in parts: by vectors, of groups, and channels side by side.
+        Shape({3, 1, 2800}), Shape({1, 2, 8201}), Shape({4100, 2})}) {
     SCOPED_TRACE(shape.ToString());
     const Shape param{shape[1]};
     const Tensors in{Values(shape, 2, 4), Values(param), Values(param), Values(shape)};
@@ -203,6 +205,7 @@ TEST_F(RowsOnCuda, NormsOfChannels) {
           return y;
         },
         in);
+    if (shape[1] < 2 || shape[0] > 1000) continue;
     Agree(
         [](const Tensors& x) {
           Tensors y = ApplyAll(kGroupNorm, {{x[0], x[1], x[2]}}, GroupNormAttrs{2, 1e-5});
