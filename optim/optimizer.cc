@@ -17,6 +17,20 @@ constexpr char kMaster[] = "master";
 
 bool IsNarrow(DType dtype) { return IsFloat(dtype) && ItemSize(dtype) == 2; }
 
+// make(), with what it was for where the device has no memory for it.
+template <typename Make>
+Tensor MakeFor(const std::string& what, const Make& make) {
+  try {
+    return make();
+  } catch (const Error& e) {
+    if (e.status().code() != absl::StatusCode::kResourceExhausted) throw;
+    const Recorder* recorder = CurrentContext().recorder;
+    throw Error(absl::ResourceExhaustedError(
+        absl::StrCat(what, ": ", e.what(), recorder == nullptr ? "" : "; ",
+                     recorder == nullptr ? "" : recorder->WhatLives())));
+  }
+}
+
 }  // namespace
 
 void Optimizer::SetPolicy(const DTypePolicy& policy) {
@@ -94,9 +108,12 @@ void Optimizer::Step(absl::Span<const Tensor> params, absl::Span<const Tensor> g
   ScopedPhase phase(Phase::kOptimizer);
   Scope scope("optimizer");
   ++steps_;
-  for (size_t i = 0; i < params.size(); ++i) {
-    if (grads[i].defined()) UpdateOne(params[i], grads[i], i);
+  absl::Cleanup ended_early = [this] { --steps_; };
+  for (; next_ < params.size(); ++next_) {
+    if (grads[next_].defined()) UpdateOne(params[next_], grads[next_], next_);
   }
+  std::move(ended_early).Cancel();
+  next_ = 0;
 }
 
 void Optimizer::UpdateOne(const Tensor& param, const Tensor& grad, size_t i) {
@@ -157,10 +174,13 @@ std::optional<size_t> Optimizer::FindState(size_t i, absl::string_view name,
   return std::nullopt;
 }
 
+std::string Optimizer::ParameterName(size_t i) const {
+  const absl::string_view name = current_->storage().name();
+  return name.empty() ? absl::StrCat("param.", i) : std::string(name);
+}
+
 size_t Optimizer::AddState(size_t i, const std::string& name, const Tensor& tensor) {
-  std::string param(current_->storage().name());
-  if (param.empty()) param = absl::StrCat("param.", i);
-  Declare(tensor, Origin::kOptimizerState, absl::StrCat(param, ".", name));
+  Declare(tensor, Origin::kOptimizerState, absl::StrCat(ParameterName(i), ".", name));
   by_param_[i].push_back(state_.size());
   state_.push_back({i, name, tensor});
   restored_.push_back(false);
@@ -190,7 +210,9 @@ Tensor Optimizer::State(size_t i, const std::string& name, const TensorSpec& spe
                                 absl::StrJoin(unasked, ", "), " and without ", name,
                                 "; is the state that of another optimizer or policy?"));
     }
-    s = AddState(i, name, Tensor::Zeros(kept, current_->device()));
+    s = AddState(i, name,
+                 MakeFor(absl::StrCat(this->name(), ": ", ParameterName(i), ".", name),
+                         [&] { return Tensor::Zeros(kept, current_->device()); }));
   }
   if (!casts) return state_[*s].tensor;
   handed_out_.push_back({*s, Cast(state_[*s].tensor, spec.dtype)});

@@ -53,7 +53,8 @@ class Optimizer {
   // One step: params[i] is updated in place with grads[i], which has its dtype or the policy's for
   // gradients. The same list, in the same order, every time; an undefined gradient skips its
   // parameter. Recorded as Phase::kOptimizer under the scope "optimizer". Throws Error when the
-  // lists do not fit each other, the first step's, the policy, or what was restored.
+  // lists do not fit each other, the first step's, the policy, or what was restored. A step that
+  // ends early, as where memory runs out, is not counted; the next one does what was left of it.
   void Step(absl::Span<const Tensor> params, absl::Span<const Tensor> grads);
 
   // The rate of the steps to come. Throws Error where the optimizer does not override it.
@@ -101,6 +102,7 @@ class Optimizer {
   void Begin(absl::Span<const Tensor> params);
   void PlaceRestoredState(size_t params);
   void UpdateOne(const Tensor& param, const Tensor& grad, size_t i);
+  std::string ParameterName(size_t i) const;  // of the parameter in Update
   Tensor MasterOf(const Tensor& param, size_t i);
   DType KeptDType(const Tensor& param) const;
   // Index into state_ of the state of `i`, if there is one; marks it as used.
@@ -117,6 +119,7 @@ class Optimizer {
   DType computes_ = DType::kF32;               // what Update gets it in
   std::vector<HandedOut> handed_out_;
   int64_t steps_ = 0;
+  size_t next_ = 0;  // the parameter at which the step stopped, where it ended early
 };
 
 }  // namespace tally

@@ -1,10 +1,13 @@
 #include "tally/optim/optimizer.h"
 
 #include <cmath>
+#include <utility>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/status/status.h"
 #include "tally/autograd/tape.h"
 #include "tally/ops/ops.h"
 #include "tally/ops/optimizer_step.h"
@@ -12,6 +15,7 @@
 #include "tally/optim/clip.h"
 #include "tally/optim/schedule.h"
 #include "tally/optim/sgd.h"
+#include "tally/tensor/check.h"
 #include "tally/tests/error_of.h"
 
 namespace tally {
@@ -121,6 +125,38 @@ class AdaGrad : public Optimizer {
     AddInPlace(param, Mul(Div(grad, Add(Sqrt(sum), 1e-5)), -0.1));
   }
 };
+
+// Moves each parameter by the number of its step, and once has no memory for the second.
+class Stumbles : public Optimizer {
+ public:
+  const char* name() const override { return "stumbles"; }
+
+ protected:
+  void Update(const Tensor& param, const Tensor&, size_t i) override {
+    if (i == 1 && !std::exchange(stumbled_, true))
+      throw Error(absl::ResourceExhaustedError("no memory"));
+    AddInPlace(param, Tensor::Full(param.spec(), static_cast<double>(steps())));
+  }
+
+ private:
+  bool stumbled_ = false;
+};
+
+TEST(Optimizer, AStepThatEndedEarlyIsFinishedByTheNext) {
+  const std::vector<Tensor> params = {Vector({0}), Vector({0}), Vector({0})};
+  const auto values = [&] {
+    return std::vector<double>{params[0].Item(), params[1].Item(), params[2].Item()};
+  };
+  Stumbles optimizer;
+  EXPECT_THROW(optimizer.Step(params, params), Error);
+  EXPECT_EQ(optimizer.steps(), 0);
+  EXPECT_THAT(values(), ElementsAre(1, 0, 0));
+  optimizer.Step(params, params);
+  EXPECT_EQ(optimizer.steps(), 1);
+  EXPECT_THAT(values(), ElementsAre(1, 1, 1));
+  optimizer.Step(params, params);
+  EXPECT_THAT(values(), ElementsAre(3, 3, 3));  // 1 + 2
+}
 
 TEST(Optimizer, AUsersOwnIsCountedAndWorks) {
   const Tensor p = Vector({1});
