@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "tally/tensor/backend.h"
 
 namespace tally {
 
@@ -30,6 +31,14 @@ std::string DescribeStorage(const Graph& graph, StorageId storage) {
   return absl::StrCat(bytes, Name(record.origin));
 }
 
+// What storages take of a device, of whichever tape or none.
+int64_t BytesInUse(Device device) {
+  if (device.is_meta()) return 0;
+  if (device.kind == DeviceKind::kCpu) return CpuAllocatorStats().requested_bytes;
+  const absl::StatusOr<GpuStats> gpu = GpuStatsOf(device);
+  return gpu.ok() ? gpu->memory.requested_bytes : 0;
+}
+
 }  // namespace
 
 std::string DescribeLive(const Graph& graph, absl::Span<const StorageId> live, size_t largest) {
@@ -46,6 +55,11 @@ std::string DescribeLive(const Graph& graph, absl::Span<const StorageId> live, s
     absl::StrAppend(&text, separator, Name(static_cast<Origin>(origin)), " ",
                     ToGrouped(by_origin[origin]), " B");
     separator = ", ";
+  }
+  const int64_t others = graph.nodes.empty() ? 0 : BytesInUse(graph.device) - total;
+  if (others > 0) {
+    absl::StrAppend(&text, "; ", ToGrouped(others), " B more of ", graph.device.ToString(),
+                    " in use that the record has not met");
   }
   std::vector<StorageId> order(live.begin(), live.end());
   std::stable_sort(order.begin(), order.end(), [&](StorageId a, StorageId b) {

@@ -13,14 +13,20 @@
 
 #include "cuda_sim.h"
 #include "tally/autograd/tape.h"
+#include "tally/nn/parameters.h"
 #include "tally/ops/ops.h"
+#include "tally/optim/adamw.h"
 #include "tally/tensor/cuda_device.h"
 #include "tally/tensor/gemm.h"
 
 namespace tally {
 namespace {
 
+using ::testing::DoubleNear;
+using ::testing::Each;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
+using ::testing::ThrowsMessage;
 
 constexpr Device kCuda{DeviceKind::kCuda, 0};
 
@@ -111,6 +117,54 @@ TEST(CudaBackend, NamesTheNodeThatFindsNoMemory) {
   const Tensors grads = tape.Gradient(Sum(Add(y, z)), std::vector<Tensor>{w});  // of 3 e^w: itself
   const std::vector<double> g = grads[0].ToDoubles(), x = w.ToDoubles();
   for (size_t i = 0; i < x.size(); i += 997) EXPECT_NEAR(g[i], 3 * std::exp(x[i]), 1e-5);
+}
+
+// A step for which there is no memory can be made again once there is: each parameter has its one
+// step, the first one by the correction of step one.
+TEST_F(SimulatedDevice, AStepThatEndsForWantOfMemoryIsDoneOnce) {
+  const TensorSpec small{DType::kF32, {4}}, large{DType::kF32, {1 << 20}};
+  const std::vector<Tensor> params = {Tensor::Full(small, 1.0, kCuda),
+                                      Tensor::Full(large, 1.0, kCuda)};
+  const std::vector<Tensor> grads = {Tensor::Full(small, 0.5, kCuda),
+                                     Tensor::Full(large, 0.5, kCuda)};
+  Declare(params[1], Origin::kParameter, "w.large");
+  AdamW adamw({.lr = 0.1, .weight_decay = 0.1});
+  std::string message;
+  const size_t before = tally_sim::Device().memory;
+  {
+    Tape tape;
+    tally_sim::SetMemory(tally_sim::GetCounters().bytes + (3 << 20));  // not the 4 MiB of a moment
+    try {
+      adamw.Step(params, grads);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.status().code(), absl::StatusCode::kResourceExhausted);
+      message = error.what();
+    }
+    EXPECT_EQ(adamw.steps(), 0);
+    tally_sim::SetMemory(before);
+  }
+  EXPECT_THAT(message, HasSubstr("adamw: w.large.exp_avg: f32[1048576]: cuda:0: out of memory"));
+  EXPECT_THAT(message, HasSubstr("in optimizer, optimizer; "));
+  // All that the step has come to is the first parameter, its gradient and state of 16 B each.
+  EXPECT_THAT(message, HasSubstr("64 B live of the record"));
+  EXPECT_THAT(message, HasSubstr("8,388,608 B more of cuda:0 in use that the record has not met"));
+  adamw.Step(params, grads);
+  EXPECT_EQ(adamw.steps(), 1);
+  // The corrected moments of a first step are the gradient and its square: p - lr (1 + wd p).
+  EXPECT_THAT(params[0].ToDoubles(), Each(DoubleNear(1 - 0.1 * (1 + 0.1), 1e-6)));
+  EXPECT_NEAR(params[1].ToDoubles()[77], 1 - 0.1 * (1 + 0.1), 1e-6);
+}
+
+TEST_F(SimulatedDevice, NamesTheParameterForWhichThereIsNoMemory) {
+  const size_t before = tally_sim::Device().memory;
+  Parameters parameters(Random(1, RandomStream::kInit), DType::kF32, kCuda);
+  tally_sim::SetMemory(tally_sim::GetCounters().bytes + (1 << 20));
+  EXPECT_THAT(
+      [&] {
+        parameters.Normal("h.7.w", {1024, 1024}, 1.0);
+      },
+      ThrowsMessage<Error>(StartsWith("parameter h.7.w: f32[1024,1024]: cuda:0: out of")));
+  tally_sim::SetMemory(before);
 }
 
 // fp8 on a device that has bf16 alone.
