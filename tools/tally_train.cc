@@ -20,6 +20,7 @@
 #include "tally/io/table.h"
 #include "tally/io/text.h"
 #include "tally/optim/schedule.h"
+#include "tally/tensor/backend.h"
 #include "tally/tensor/gemm.h"
 #include "tally/tools/common/flags.h"
 #include "tally/tools/common/trace.h"
@@ -73,6 +74,8 @@ class Trainer {
   void PrintPeak(const Graph& graph, const CostReport& cost);
   std::string UtilizationText(double seconds, int64_t steps) const;
   void PrintEnd() const;
+  void PrintDevice() const;
+  void PrintReserved() const;
   absl::Status Save() const;
 
   const TrainOptions& o_;
@@ -111,8 +114,30 @@ absl::Status Trainer::Predict() {
   std::printf("predicted a step: %s matmul FLOPs, peak %s bytes, %s of them saved for backward\n",
               ToGrouped(cost.model_flops()).c_str(), ToGrouped(predicted_peak_).c_str(),
               ToGrouped(ListResiduals(trace.graph).retained).c_str());
+  PrintDevice();
   PrintPeak(trace.graph, cost);
   return absl::OkStatus();
+}
+
+// On a GPU: which, and what its products of f32 are made in.
+void Trainer::PrintDevice() const {
+  if (o_.device.kind != DeviceKind::kCuda) return;
+  const absl::StatusOr<GpuStats> gpu = GpuStatsOf(o_.device);
+  if (!gpu.ok()) return;
+  std::printf("runs on %s, %s; products of f32 in %s\n", o_.device.ToString().c_str(),
+              gpu->model.c_str(), o_.tf32 ? "TF32" : "f32");
+}
+
+// What the GPU gave for the storages, which the peak is of, and what it holds beside them.
+void Trainer::PrintReserved() const {
+  if (o_.device.kind != DeviceKind::kCuda) return;
+  const absl::StatusOr<GpuStats> gpu = GpuStatsOf(o_.device);
+  if (!gpu.ok()) return;
+  std::printf(
+      "reserved on %s for all steps' storages: at most %s bytes; workspaces beside them: "
+      "%s bytes\n",
+      o_.device.ToString().c_str(), ToGrouped(gpu->memory.peak_reserved_bytes).c_str(),
+      ToGrouped(gpu->workspace_bytes).c_str());
 }
 
 void Trainer::PrintPeak(const Graph& graph, const CostReport& cost) {
@@ -120,8 +145,8 @@ void Trainer::PrintPeak(const Graph& graph, const CostReport& cost) {
   hardware_flops_ = cost.hardware_flops();
   peak_ = o_.peak;
   if (o_.hardware)
-    peak_ = MatmulPeak(*o_.hardware, ContractionDType(graph).value_or(DType::kF32),
-                       {.tf32 = o_.tf32});
+    peak_ =
+        MatmulPeak(*o_.hardware, ContractionDType(graph).value_or(DType::kF32), {.tf32 = o_.tf32});
   else if (peak_.flops == 0)
     return;
   if (peak_.flops == 0) {
@@ -238,6 +263,7 @@ void Trainer::PrintEnd() const {
               predicted_peak_ == measured_peak_ ? "equal"
               : o_.steps == 1 && !o_.plan       ? "a first step makes its state on the way"
                                                 : "NOT EQUAL");
+  PrintReserved();
   if (o_.sample > 0) {
     Random random(o_.seed_data, RandomStream::kUser);
     const std::string prompt = text_.substr(0, std::min<size_t>(16, text_.size()));
@@ -264,8 +290,8 @@ absl::Status Trainer::Save() const {
     planned = planned_->graph();
     planned.device = o_.device;  // it was recorded on meta and ran here
   }
-  if (const absl::Status s = SaveModel(o_.out, planned_ != nullptr ? planned : graph_,
-                                       parameters_.tensors(), config);
+  if (const absl::Status s =
+          SaveModel(o_.out, planned_ != nullptr ? planned : graph_, parameters_.tensors(), config);
       !s.ok()) {
     TALLY_RETURN_IF_ERROR(
         SaveModel(o_.out, {.tensors = parameters_.named(), .config_json = config}));
@@ -276,8 +302,9 @@ absl::Status Trainer::Save() const {
   }
   std::printf("wrote %s\n", o_.out.c_str());
   if (planned_ != nullptr) {
-    std::printf("its steps ran by plan %s; its record has each node once: graph-report %s --plan=%s\n",
-                planned_->plan().name.c_str(), o_.out.c_str(), planned_->plan().name.c_str());
+    std::printf(
+        "its steps ran by plan %s; its record has each node once: graph-report %s --plan=%s\n",
+        planned_->plan().name.c_str(), o_.out.c_str(), planned_->plan().name.c_str());
   }
   return absl::OkStatus();
 }

@@ -169,6 +169,7 @@ absl::Status CheckTrainOptions(const Flags& flags, TrainOptions& o) {
   if (o.tf32 && o.device_name == "cpu") {
     return absl::InvalidArgumentError("--tf32 is of a GPU; say --device=cuda");
   }
+  if (o.device == kCpu) o.tf32 = false;  // the note says where it runs instead
   TALLY_RETURN_IF_ERROR(SetPeak(o));
   return CheckOut(o.out);
 }
