@@ -56,6 +56,7 @@ int CodeOf(const absl::Status& status) {
     case absl::StatusCode::kUnimplemented:
       return kUnsupported;
     case absl::StatusCode::kInternal:
+    case absl::StatusCode::kResourceExhausted:
       return kInternal;
     default:
       return kUnreadable;

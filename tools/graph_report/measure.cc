@@ -71,11 +71,20 @@ double Now() {
 }  // namespace
 
 absl::Status StepRunner::Bad(absl::string_view why) const {
-  return absl::InvalidArgumentError(absl::StrCat(
-      options_.flag, ": ", why,
-      options_.flag == "--measure"
-          ? "; without it nothing runs, and --hardware=NAME tells what it takes at least"
-          : "; --cost=flops asks for no run, and --cost=time --hardware=NAME neither"));
+  return Bad(absl::InvalidArgumentError(why));
+}
+
+// Memory that ran out is no fault of the flags; of everything else the way out is other flags.
+absl::Status StepRunner::Bad(const absl::Status& why) const {
+  const absl::StatusCode code = why.code() == absl::StatusCode::kResourceExhausted
+                                    ? absl::StatusCode::kResourceExhausted
+                                    : absl::StatusCode::kInvalidArgument;
+  return absl::Status(
+      code, absl::StrCat(
+                options_.flag, ": ", why.message(),
+                options_.flag == "--measure"
+                    ? "; without it nothing runs, and --hardware=NAME tells what it takes at least"
+                    : "; --cost=flops asks for no run, and --cost=time --hardware=NAME neither"));
 }
 
 // What the step held, copies of what it took from outside, and of these the ones that a run writes.
@@ -116,9 +125,9 @@ absl::StatusOr<StepRunner> StepRunner::Create(const std::optional<TracedStep>& s
   try {
     const Running running(options.tf32);
     const absl::Status status = runner.Prepare(step, graph);
-    if (!status.ok()) return runner.Bad(status.message());
+    if (!status.ok()) return runner.Bad(status);
   } catch (const Error& e) {
-    return runner.Bad(e.status().message());
+    return runner.Bad(e.status());
   }
   return runner;
 }
@@ -142,10 +151,10 @@ absl::StatusOr<MeasuredNodes> StepRunner::Nodes(const Graph& graph) const {
   try {
     const Running running(options_.tf32);
     absl::StatusOr<NodeCosts> costs = MeasureCosts(GraphOf(graph), bindings_, kRepeats);
-    if (!costs.ok()) return Bad(costs.status().message());
+    if (!costs.ok()) return Bad(costs.status());
     measured.costs = *std::move(costs);
   } catch (const Error& e) {
-    return Bad(e.status().message());
+    return Bad(e.status());
   }
   measured.how = absl::StrCat("seconds, the least of ", kRepeats, " runs of each node ", Where());
   return measured;
@@ -179,11 +188,12 @@ absl::StatusOr<MeasuredRuns> StepRunner::Runs(const Report& report) const {
       if (plan.spec.kind != PlanSpec::kNone && !asked) continue;
       absl::StatusOr<MeasuredRun> run = RunUnder(GraphOf(report.graph), plan.plan);
       if (!run.ok())
-        return Bad(absl::StrCat("plan ", plan.plan.name, ": ", run.status().message()));
+        return Bad(absl::Status(run.status().code(), absl::StrCat("plan ", plan.plan.name, ": ",
+                                                                  run.status().message())));
       measured.runs.push_back(*std::move(run));
     }
   } catch (const Error& e) {
-    return Bad(e.status().message());
+    return Bad(e.status());
   }
   measured.how = absl::StrCat("the least of ", kRepeats, " whole runs ", Where(),
                               "; one more before them is not counted");

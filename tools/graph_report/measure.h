@@ -40,6 +40,7 @@ class StepRunner {
  private:
   explicit StepRunner(Options options) : options_(std::move(options)) {}
   absl::Status Bad(absl::string_view why) const;
+  absl::Status Bad(const absl::Status& why) const;
   absl::Status CheckMemory(const Graph& graph) const;
   absl::Status Prepare(const std::optional<TracedStep>& step, const Graph& graph);
   const Graph& GraphOf(const Graph& graph) const { return own_ ? *own_ : graph; }
