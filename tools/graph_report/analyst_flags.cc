@@ -19,7 +19,8 @@ void AddAnalystFlags(Flags& flags, AnalystTexts* texts, ReportRequest* request) 
       "time, bounds and MFU on it (--list-hardware); a FILE of --calibrate; 'this' measures");
   flags.Integer("threads", &texts->threads, 1, 1024,
                 "of --calibrate and --hardware=this; if not given, as many as a run has");
-  flags.Switch("tf32", &request->peaks.tf32, "contractions of f32 at the rate of TF32");
+  flags.Switch("tf32", &request->peaks.tf32,
+               "contractions of f32 at the rate of TF32; where --device is a GPU, in it");
   flags.Integer("gpus", &request->gpus, 1, int64_t{1} << 32,
                 "how many of them, each with a batch of its own");
   flags.Integer("tokens", &texts->tokens, 1, std::numeric_limits<int64_t>::max(),
@@ -28,7 +29,8 @@ void AddAnalystFlags(Flags& flags, AnalystTexts* texts, ReportRequest* request) 
              "of the run, from 0 to 1; if not given, the most that its roofline allows");
 }
 
-absl::Status SetAnalyst(const Flags& flags, const AnalystTexts& texts, ReportRequest* request) {
+absl::Status SetAnalyst(const Flags& flags, const AnalystTexts& texts, bool runs_on_gpu,
+                        ReportRequest* request) {
   if (flags.given("hardware")) {
     if (NamesMachine(texts.hardware) && !IsThisMachine(texts.hardware)) {
       TALLY_ASSIGN_OR_RETURN(Calibration machine, LoadMachineFlag(texts.hardware));
@@ -45,9 +47,10 @@ absl::Status SetAnalyst(const Flags& flags, const AnalystTexts& texts, ReportReq
         "--threads is of a calibration: --calibrate or --hardware=this");
   }
   if (flags.given("tokens")) request->tokens = texts.tokens;
-  if (flags.given("tf32") && request->peaks.tf32 && !request->hardware) {
+  if (flags.given("tf32") && request->peaks.tf32 && !request->hardware && !runs_on_gpu) {
     return absl::InvalidArgumentError(
-        "--tf32 chooses among the rates of a device; say which with --hardware");
+        "--tf32 chooses among the rates of a device; say which with --hardware, or where a step "
+        "runs with --device=cuda");
   }
   if (flags.given("mfu") && !request->tokens && !flags.given("napkin")) {
     return absl::InvalidArgumentError(

@@ -24,8 +24,10 @@ void AddAnalystFlags(Flags& flags, AnalystTexts* texts, ReportRequest* request);
 // Completes `request` after parsing. kInvalidArgument names the flag: unknown hardware, or a flag
 // that says nothing without another.
 // --hardware=this is left as a device without rates: MeasureHardware finds them, once all flags are
-// known to be right.
-absl::Status SetAnalyst(const Flags& flags, const AnalystTexts& texts, ReportRequest* request);
+// known to be right. `runs_on_gpu`: a step was asked to, so that what it multiplies in is a
+// question.
+absl::Status SetAnalyst(const Flags& flags, const AnalystTexts& texts, bool runs_on_gpu,
+                        ReportRequest* request);
 
 // Calibrates for --hardware=this: some 20 s, once a program. `model`, where there is one, has its
 // calls measured too.

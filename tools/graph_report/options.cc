@@ -68,9 +68,9 @@ Flags MakeFlags(ReportOptions& o, Raw& raw) {
   flags.Text("plan", &raw.plan, "LIST",
              "activation checkpointing: names from below, or all, apart by commas");
   for (const PlanForm& form : PlanForms()) flags.Note(FormText(form), form.about);
-  flags.Choice(
-      "cost", &raw.cost, {"flops", "time", "measured"},
-      "what planners trade against bytes; time wants --hardware, measured runs the step on --device");
+  flags.Choice("cost", &raw.cost, {"flops", "time", "measured"},
+               "what planners trade against bytes; time wants --hardware, measured runs the step "
+               "on --device");
   flags.Switch("pareto", &o.request.pareto,
                "the front of all planners, peak against cost; pareto.csv of the folder");
   flags.Text("pareto-csv", &o.pareto_csv, "FILE", "the front as CSV, one line a plan");
@@ -287,10 +287,11 @@ absl::StatusOr<ReportOptions> Parse(int argc, const char* const* argv,
   o.help_text = flags.Help();
   if (o.help || o.version || o.list_models || o.list_hardware || o.dtypes) return o;
   if (flags.given("calibrate")) {
-    if (flags.given("hardware") || flags.given("sweep") || o.napkin.asked) {
+    if (flags.given("hardware") || flags.given("sweep") || flags.given("device") ||
+        o.napkin.asked) {
       return absl::InvalidArgumentError(
-          "--calibrate measures this machine, with a MODEL also the calls of its step, and does "
-          "nothing else; then ask with --hardware=FILE");
+          "--calibrate measures this machine's CPU, with a MODEL also the calls of its step, and "
+          "does nothing else; then ask with --hardware=FILE");
     }
     o.threads = CalibrationThreads(raw.analyst);
     if (args.empty()) return o;
@@ -313,7 +314,7 @@ absl::StatusOr<ReportOptions> Parse(int argc, const char* const* argv,
   SetRun(flags, raw, o);
   if (flags.given("polynomials")) o.polynomials = raw.polynomials;
   TALLY_RETURN_IF_ERROR(SetPlans(raw.plan, o));
-  TALLY_RETURN_IF_ERROR(SetAnalyst(flags, raw.analyst, &o.request));
+  TALLY_RETURN_IF_ERROR(SetAnalyst(flags, raw.analyst, raw.device != "cpu", &o.request));
   TALLY_RETURN_IF_ERROR(SetNapkin(flags, o));
   TALLY_RETURN_IF_ERROR(SetMemory(flags, raw.memory, &o.request));
   TALLY_RETURN_IF_ERROR(CheckPlans(flags, raw, o));
