@@ -24,8 +24,12 @@ int Usage(const std::string& message) {
 void PrintRow(const Result& result, int threads) {
   std::printf("%-34s %-9s %3d %12.4g %-13s", result.name.c_str(), result.phase.c_str(), threads,
               tally::bench::Median(result.samples), result.metric.c_str());
-  for (const auto& [key, value] : result.extra.items()) {
-    std::printf(" %s=%.4g", key.c_str(), value.get<double>());
+  if (!result.told.empty()) {
+    std::printf(" %s", result.told.c_str());
+  } else {
+    for (const auto& [key, value] : result.extra.items()) {
+      std::printf(" %s=%.4g", key.c_str(), value.get<double>());
+    }
   }
   std::printf("\n");
 }

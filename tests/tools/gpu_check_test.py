@@ -47,11 +47,16 @@ HANGS = '[ $i != 1 ] || sleep 60'
 BENCH = '''#!/bin/sh
 row() { echo "{\\"case\\": \\"gpu.$1\\", $2}"; }
 row gemm.8192.f32 \\
-  '"phase": "forward", "metric": "TFLOP_per_s", "value": 40.0, "extra": {"mfu": 0.75}'
+  '"phase": "forward", "metric": "TFLOP_per_s", "value": 40.0, "extra": {"ms": 27.5,
+  "TFLOP_per_s": 40.0, "GB_per_s": 29.3, "gpu": "X", "peak_name": "GPU X, f32, dense",
+  "peak_flops": 50e12, "mfu": 0.8, "bandwidth_name": "GPU X", "bandwidth_peak": 2e12,
+  "of_bandwidth": 0.01465}' | tr -d '\\n' && echo
 row gemm.8192.fp8 '"skipped": "this GPU multiplies no f8e4m3fn"'
 %s
 row step.gpt2.f32 '"phase": "step", "metric": "ms", "value": 50.0,
-  "extra": {"floor_ms": 40.0, "peak_bytes": 7, "predicted_peak_bytes": 7}' | tr -d '\\n' && echo
+  "extra": {"ms": 50.0, "TFLOP_per_s": 30.0, "GB_per_s": 700.0, "gpu": "X",
+  "peak_name": "GPU X, tf32, dense", "peak_flops": 120e12, "mfu": 0.25, "floor_ms": 40.0,
+  "peak_bytes": 7, "predicted_peak_bytes": 7}' | tr -d '\\n' && echo
 %s
 '''
 FAILS_A_CASE = '''row adamw.f32 '"failed": "out of memory"' '''
@@ -62,7 +67,8 @@ PEER = '''import json
 for case, metric, value in (("gpu.gemm.8192.f32", "TFLOP_per_s", 80.0),
                             ("gpu.adamw.f32", "ms", 2.0), ("gpu.step.gpt2-xl.bf16", "ms", 9.0)):
     phase = "forward" if "gemm" in case else "step"
-    print(json.dumps({"case": case, "phase": phase, "metric": metric, "value": value}))
+    print(json.dumps({"case": case, "phase": phase, "metric": metric, "value": value,
+                      "extra": {"ms": 13.75} if metric != "ms" else {}}))
 print('{"case": "gpu.step.gpt2.f32", "failed": "OutOfMemoryError: of CUDA"}')
 '''
 NO_PEER = 'print(\'{"absent": "ModuleNotFoundError: No module named torch"}\')\n'
@@ -117,9 +123,13 @@ class GpuCheck(WithStandIns):
         self.assertEqual((found['well'], found['gpu'], found['built']),
                          (True, 'GPU 0: Stand-in', ['commit 0123']))
         for line in (r'8 passed, 0 failed',
-                     r'gpu\.gemm\.8192\.f32 +forward +40 TFLOP_per_s +75\.0 %',
+                     r'case +phase +ms +TFLOP/s +MFU of +GB/s +of bandwidth +floor/own +PyTorch',
+                     r'gpu\.gemm\.8192\.f32 +forward +27\.5 +40 +80\.0 % a +29\.3 +1\.5 %( +-)+\n',
+                     r'MFU of a: GPU X, f32, dense, 50 TFLOP/s\n',
+                     r'MFU of b: GPU X, tf32, dense, 120 TFLOP/s\n',
+                     r'of bandwidth: GPU X, 2000 GB/s',
                      r'gpu\.gemm\.8192\.fp8 +skipped: this GPU multiplies no',
-                     r'gpu\.step\.gpt2\.f32 +step +50 ms +0\.800 +7 as predicted',
+                     r'gpu\.step\.gpt2\.f32 +step +50 +30 +25\.0 % b +700 +- +0\.800 .* 7 as pre',
                      r'PyTorch was not timed: ModuleNotFoundError'):
             self.assertRegex(ran.stdout, line)
 
@@ -133,10 +143,10 @@ class GpuCheck(WithStandIns):
         self.assertEqual((found['parts']['tests-3']['rc'], found['parts']['bench']['rc']), (1, 5))
         self.assertEqual(found['ended_early'], [])
         for line in (r'failed Ops\.Case2\n +rope_test\.cc:7\n +is off by 3 units',
-                     r'gpu\.gemm\.8192\.f32 .* 80 +0\.50\n',
+                     r'gpu\.gemm\.8192\.f32 .* 13\.75 +0\.50\n',
                      r'gpu\.adamw\.f32 +failed: out of memory\n',
                      r'gpu\.step\.gpt2\.f32 .* failed ',
-                     r'gpu\.step\.gpt2-xl\.bf16 +step +- ms +9 +not run',
+                     r'gpu\.step\.gpt2-xl\.bf16 +step +- +- +- +- +- +- +9 +- +not run',
                      r'PyTorch: gpu\.step\.gpt2\.f32 failed: OutOfMemoryError'):
             self.assertRegex(ran.stdout, line)
 
@@ -319,6 +329,41 @@ class WithThePrograms(WithStandIns):
         self.assertGreater(found['tests']['passed'], 2)
         self.assertEqual(len(found['tally']), 6)
         self.assertRegex(ran.stdout, r'gpu\.step\.gpt2\.f32 +step .*as predicted')
+        self.assertIn('no MFU: the hardware table has no row for Simulated GPU\n', ran.stdout)
+
+    def test_every_row_tells_time_and_rates_of_what_it_did(self):
+        def rows(*flags):
+            ran = subprocess.run([f'{BIN}/tally-bench-sim', '--device=cuda', '--small',
+                                  '--seconds=0.01', *flags],
+                                 env=self.env, capture_output=True, text=True, timeout=60)
+            self.assertEqual(ran.returncode, 0, ran.stderr)
+            return ran.stdout.splitlines()
+        found = {(r['case'], r['phase']): r for r in map(json.loads, rows('--json'))}
+        self.assertEqual(len(found), 16)
+        for row in found.values():
+            with self.subTest(case=row['case'], phase=row['phase']):
+                e = row['extra']
+                self.assertAlmostEqual(e['TFLOP_per_s'] * e['ms'] * 1e9, e['flops'], delta=1e-3)
+                self.assertAlmostEqual(e['GB_per_s'] * e['ms'] * 1e6, e['bytes'], delta=1e-3)
+                self.assertGreater(min(e['ms'], e['flops'], e['bytes']), 0)
+                self.assertEqual(e['gpu'], 'Simulated GPU')
+                # No share without what it is of.
+                self.assertFalse({'mfu', 'peak_name', 'of_bandwidth'} & e.keys())
+        # 2 n^3, and each matrix once: products of f8 are of bf16.
+        for dtype, nbytes in (('f32', 4 + 4 + 4), ('bf16', 2 + 2 + 2), ('fp8', 1 + 1 + 2)):
+            e = found[f'gpu.gemm.32.{dtype}', 'forward']['extra']
+            self.assertEqual((e['flops'], e['bytes']), (2 * 32**3, nbytes * 32**2))
+        # Two products forward and four backward of 2 heads of 16, over the pairs of a causal mask.
+        product = 2 * 2 * 16 * sum(range(1, 33))
+        for phase, products in (('forward', 2), ('both', 2 + 4)):
+            e = found['gpu.attention.T32.causal.bf16', phase]['extra']
+            self.assertEqual(e['flops'], products * product)
+        # Reads p, g, m and v and writes p, m and v, 1,000 of f32 each.
+        self.assertAlmostEqual(found['gpu.adamw.f32', 'step']['extra']['bytes'], 7 * 4000, delta=16)
+        text = rows('--case=gpu.gemm.*|gpu.adamw.*')
+        self.assertEqual(len(text), 6)
+        for row in text:
+            self.assertRegex(row, r' [\d.]+ [mu]?s, [\d.]+ [kMG]FLOP/s, [\d.]+ GB/s; no MFU: ')
 
     def test_a_case_that_fails_is_told_and_the_next_is_run(self):
         # Two cases that draw hundreds of MB, where beside the simulated device's 16 TB of addresses

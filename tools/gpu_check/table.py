@@ -93,21 +93,61 @@ def missing(row):
 
 
 def number(value, form, end=""):
-    return "" if value is None else format(value, form) + end
+    return "-" if value is None else format(value, form) + end
 
 
-def columns(own, other):
+def percent(value):
+    return number(None if value is None else 100 * value, ".1f", " %")
+
+
+def milliseconds(row):
+    return row["value"] if row["metric"] == "ms" else row.get("extra", {}).get("ms")
+
+
+TITLES = ("case", "phase", "ms", "TFLOP/s", "MFU", "of", "GB/s", "of bandwidth",
+          "floor/own", "PyTorch ms", "ratio", "peak bytes")
+FORM = "{:32} {:8} {:>10} {:>9} {:>7} {:3} {:>9} {:>12} {:>9} {:>10} {:>6}  {}"
+
+
+class Peaks:
+    """The rates that shares are of, each with a letter under which it is told below the table."""
+
+    def __init__(self):
+        self.letters, self.bandwidths, self.unknown = {}, {}, {}
+
+    def note(self, extra):
+        """Of a row: the letter of the peak that its MFU is of, or nothing."""
+        if "of_bandwidth" in extra:
+            self.bandwidths[extra["bandwidth_name"]] = extra["bandwidth_peak"]
+        if "mfu" in extra:
+            peak = extra["peak_name"], extra["peak_flops"]
+            return self.letters.setdefault(peak, chr(ord("a") + len(self.letters)))
+        if "peak_name" in extra:
+            self.unknown[f"none is published: {extra['peak_name']}"] = True
+        elif "gpu" in extra:
+            self.unknown[f"the hardware table has no row for {extra['gpu']}"] = True
+        return ""
+
+    def lines(self):
+        for (name, flops), letter in self.letters.items():
+            yield f"MFU of {letter}: {name}, {flops * 1e-12:.4g} TFLOP/s"
+        for name, rate in self.bandwidths.items():
+            yield f"of bandwidth: {name}, {rate * 1e-9:.4g} GB/s (GB = 1e9 bytes)"
+        for why in self.unknown:
+            yield f"no MFU: {why}"
+
+
+def columns(own, other, peaks):
     """What one case shows: its own row, the peer's, and what they say of each other."""
     name, phase = (own or other).get("case"), (own or other).get("phase", "")
     if own and "value" not in own:
         return f"{name:32} {missing(own)}"
     peer = (other or {}).get("value")
-    shown = number(peer, ".4g") if peer is not None else ("failed" if other else "")
+    shown = number(milliseconds(other), ".4g") if peer is not None else (
+        "failed" if other else "")
     if own is None:
-        return (f"{name:32} {phase:8} {'-':>10} {other['metric']:12} {'':8} {'':9} {shown:>10} "
-                f"{'':6}  not run")
+        return FORM.format(name, phase, "-", "-", "-", "", "-", "-", "-", shown, "-", "not run")
     e, value = own.get("extra", {}), own["value"]
-    part = e.get("mfu", e.get("of_bandwidth"))
     # How many times the peer's speed: rates divide the one way, times the other.
     ratio = None
     if peer and value:
@@ -118,9 +158,10 @@ def columns(own, other):
                 else f"PREDICTED {e['predicted_peak_bytes']:,}")
         memory = f"{e['peak_bytes']:,} {same}"
     floor = e["floor_ms"] / value if "floor_ms" in e and value else None
-    return (f"{name:32} {phase:8} {value:10.4g} {own['metric']:12} "
-            f"{number(part and 100 * part, '.1f', ' %'):>8} {number(floor, '.3f'):>9} {shown:>10} "
-            f"{number(ratio, '.2f'):>6}  {memory}".rstrip())
+    return FORM.format(name, phase, number(milliseconds(own), ".4g"),
+                       number(e.get("TFLOP_per_s"), ".4g"), percent(e.get("mfu")), peaks.note(e),
+                       number(e.get("GB_per_s"), ".4g"), percent(e.get("of_bandwidth")),
+                       number(floor, ".3f"), shown or "-", number(ratio, ".2f"), memory).rstrip()
 
 
 def count(tests):
@@ -182,10 +223,12 @@ def main():
     if any(name.startswith("tests") for name in parts):
         show_tests(tests, ended_early)
     if own or peers:
-        print(f"\n{'case':32} {'phase':8} {'value':>10} {'unit':12} {'of peak':>8} "
-              f"{'floor/own':>9} {'PyTorch':>10} {'ratio':>6}  peak bytes")
+        peaks = Peaks()
+        print("\n" + FORM.format(*TITLES))
         for row, other in cases(own, peers):
-            print(columns(row, other))
+            print(columns(row, other, peaks))
+        for line in peaks.lines():
+            print(line)
     for row in peers:
         if "value" not in row:
             print(f"PyTorch: {row['case']} {missing(row)}")

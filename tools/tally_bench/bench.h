@@ -28,6 +28,7 @@ struct Result {
   std::string name, phase, metric;
   std::vector<double> samples;  // in the metric's unit
   nlohmann::ordered_json extra = nlohmann::ordered_json::object();
+  std::string told = {};  // `extra` in words; "": it holds numbers, which go by their keys
 };
 
 struct Case {

@@ -6,15 +6,18 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "tally/analysis/attention.h"
 #include "tally/analysis/memory.h"
 #include "tally/analysis/roofline.h"
 #include "tally/analysis/split.h"
+#include "tally/io/table.h"
 #include "tally/ops/attention.h"
 #include "tally/ops/ops.h"
 #include "tally/optim/adamw.h"
 #include "tally/tensor/backend.h"
 #include "tally/tensor/gemm.h"
+#include "tally/tools/common/device_rates.h"
 #include "tally/tools/common/gpu_hardware.h"
 #include "tally/tools/common/trace.h"
 #include "tally/tools/tally_bench/bench.h"
@@ -47,14 +50,14 @@ std::vector<double> TimeQueued(Device device, const Settings& settings,
   return samples;
 }
 
-const Hardware* HardwareOf(Device device) {
-  return HardwareOfGpu(ValueOrThrow(GpuStatsOf(device)).model);
-}
+std::string ModelOf(Device device) { return ValueOrThrow(GpuStatsOf(device)).model; }
+const Hardware* HardwareOf(Device device) { return HardwareOfGpu(ModelOf(device)); }
 
-// A rate beside the one that the hardware promises for it; 0 where that is not known.
-void AddRate(Result& r, const char* name, double rate, double promised, const char* part) {
-  r.extra[name] = rate;
-  if (promised > 0) r.extra[part] = rate / promised;
+// A row of a run beside what the GPU's row of the hardware table promises, as text and JSON.
+void AddRates(Result& r, Device device, const DeviceRun& run, const Peak& peak) {
+  const std::string model = ModelOf(device);
+  r.extra = RatesJson(run, model, HardwareOfGpu(model), peak);
+  r.told = RatesText(r.extra);
 }
 
 // Products of f32 in TF32 or not, while it lives: a case that fails leaves no other to run by its
@@ -108,50 +111,46 @@ std::vector<Result> RunGemm(const std::string& name, const Settings& settings, c
   const ScopedTf32 products(g.tf32);
   Result r{name, "forward", "TFLOP_per_s",
            TimeQueued(device, settings, [&] { ThrowIfError(On(device).Gemm(args)); })};
-  const double flops = 2.0 * static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(n);
-  const double median = Median(r.samples);
+  const double size = static_cast<double>(n), flops = 2 * size * size * size;
+  // Each operand and the result once, as the account has it of a product.
+  const double bytes = size * size * static_cast<double>(2 * ItemSize(g.dtype) + ItemSize(out));
+  const Hardware* hardware = HardwareOf(device);
+  AddRates(r, device, {Median(r.samples), flops, bytes},
+           hardware == nullptr ? Peak{} : MatmulPeak(*hardware, g.dtype, {.tf32 = g.tf32}));
   for (double& s : r.samples) s = flops / s * 1e-12;
-  r.extra["ms"] = median * 1e3;
-  if (const Hardware* hardware = HardwareOf(device)) {
-    const Peak peak = MatmulPeak(*hardware, g.dtype, {.tf32 = g.tf32});
-    if (peak.flops > 0) {
-      r.extra["promised_tflops"] = peak.flops * 1e-12;
-      r.extra["mfu"] = flops / median / peak.flops;
-    }
-  }
   return {r};
 }
 
 // ---- one op
 
-// Bytes of each distinct input and output once, and FLOPs, of what `fn` records. Of attention the
-// pairs that the mask lets through: a rate of nominal ones would be up to twice the device's.
-struct Recorded {
-  Count flops = 0, bytes = 0;
-};
-Recorded RecordOf(const std::function<void()>& fn) {
+// What `fn` does while a tape of its own records it.
+Graph GraphOf(const std::function<void()>& fn) {
   Tape tape;
   fn();
-  const Graph graph = tape.Finish();
-  const CostLine total = AnalyzeCost(graph).cost.total();
-  const AttentionCounts attention = AnalyzeAttention(graph, ProveSplit(graph)).total();
-  return {total.flops.matmul - attention.nominal + attention.other.causal_exact, total.bytes()};
+  return tape.Finish();
 }
 
-std::vector<Result> RunOp(const std::string& name, const Settings& settings, const char* phase,
-                          DType dtype, const std::function<void()>& fn) {
-  const Recorded record = RecordOf(fn);
-  Result r{name, phase, "ms", TimeQueued(settings.device, settings, fn)};
-  const double median = Median(r.samples);
-  for (double& s : r.samples) s *= 1e3;
+// One row of `fn`, which does what `graph` has recorded. Of attention the pairs that the mask lets
+// through count: a rate of nominal ones would be up to twice the device's. Without contractions the
+// other FLOPs count, beside the rate of the vector units.
+Result RunOp(const std::string& name, const Settings& settings, const char* phase, DType dtype,
+             const Graph& graph, const std::function<void()>& fn) {
+  const CostLine total = AnalyzeCost(graph).cost.total();
+  const AttentionCounts attention = AnalyzeAttention(graph, ProveSplit(graph)).total();
+  const bool contracts = total.flops.matmul > 0;
+  const Count flops = contracts
+                          ? total.flops.matmul - attention.nominal + attention.other.causal_exact
+                          : total.flops.other + total.flops.transcendental;
   const Hardware* hardware = HardwareOf(settings.device);
-  AddRate(r, "GB_per_s", static_cast<double>(record.bytes) / median * 1e-9,
-          hardware == nullptr ? 0 : hardware->bandwidth * 1e-9, "of_bandwidth");
-  if (record.flops > 0) {
-    AddRate(r, "TFLOP_per_s", static_cast<double>(record.flops) / median * 1e-12,
-            hardware == nullptr ? 0 : MatmulPeak(*hardware, dtype).flops * 1e-12, "mfu");
-  }
-  return {r};
+  const Peak peak = hardware == nullptr ? Peak{}
+                    : contracts         ? MatmulPeak(*hardware, dtype)
+                                        : VectorPeak(*hardware, dtype);
+  Result r{name, phase, "ms", TimeQueued(settings.device, settings, fn)};
+  AddRates(r, settings.device,
+           {Median(r.samples), static_cast<double>(flops), static_cast<double>(total.bytes())},
+           peak);
+  for (double& s : r.samples) s *= 1e3;
+  return r;
 }
 
 std::vector<Result> RunGpuAttention(const std::string& name, const Settings& settings,
@@ -160,22 +159,21 @@ std::vector<Result> RunGpuAttention(const std::string& name, const Settings& set
   const int64_t heads = settings.small ? 2 : 16, size = settings.small ? 16 : 128;
   Random random(1);
   const auto make = [&] {
-    return Cast(Tensor::Normal({DType::kF32, {1, length, heads, size}}, 0, 1, random, device), dtype);
+    return Cast(Tensor::Normal({DType::kF32, {1, length, heads, size}}, 0, 1, random, device),
+                dtype);
   };
   const Tensor q = make(), k = make(), v = make(), dy = make();
   const AttentionOptions options{.causal = true};
-  std::vector<Result> results =
-      RunOp(name, settings, "forward", dtype, [&] { FusedAttention(q, k, v, options); });
+  const auto forward = [&] { FusedAttention(q, k, v, options); };
   const std::vector<Tensor> x = {q, k, v};
   const auto both = [&] {
     Tape tape;
     tape.Watch(x);
     tape.Gradient(FusedAttention(q, k, v, options), x, {.seed = dy});
+    return tape.Finish();
   };
-  Result r{name, "both", "ms", TimeQueued(device, settings, both)};
-  for (double& s : r.samples) s *= 1e3;
-  results.push_back(std::move(r));
-  return results;
+  return {RunOp(name, settings, "forward", dtype, GraphOf(forward), forward),
+          RunOp(name, settings, "both", dtype, both(), both)};
 }
 
 std::vector<Result> RunNorm(const std::string& name, const Settings& settings, DType dtype) {
@@ -185,7 +183,8 @@ std::vector<Result> RunNorm(const std::string& name, const Settings& settings, D
       Cast(Tensor::Normal({DType::kF32, {rows, n}}, 0, 1, random, settings.device), dtype);
   const Tensor w = Tensor::Ones({dtype, {n}}, settings.device);
   const Tensor b = Tensor::Zeros({dtype, {n}}, settings.device);
-  return RunOp(name, settings, "forward", dtype, [=] { LayerNorm(x, w, b); });
+  const auto norm = [&] { LayerNorm(x, w, b); };
+  return {RunOp(name, settings, "forward", dtype, GraphOf(norm), norm)};
 }
 
 std::vector<Result> RunAdamW(const std::string& name, const Settings& settings) {
@@ -193,9 +192,10 @@ std::vector<Result> RunAdamW(const std::string& name, const Settings& settings) 
   Random random(1);
   const Tensor p = Tensor::Uniform({DType::kF32, {n}}, -1, 1, random, settings.device);
   const Tensor g = Tensor::Uniform({DType::kF32, {n}}, -1, 1, random, settings.device);
-  const auto adamw = std::make_shared<AdamW>();
-  adamw->Step({p}, {g});  // makes its state
-  return RunOp(name, settings, "step", DType::kF32, [=] { adamw->Step({p}, {g}); });
+  AdamW adamw;
+  const auto step = [&] { adamw.Step({p}, {g}); };
+  step();  // makes its state
+  return {RunOp(name, settings, "step", DType::kF32, GraphOf(step), step)};
 }
 
 // ---- whole steps
@@ -204,12 +204,12 @@ std::vector<Result> RunStepCase(const std::string& name, const Settings& setting
                                 const char* config_name, const char* policy_name, int64_t batch,
                                 bool tf32) {
   const Device device = settings.device;
-  FamilyConfig config = ValueOrThrow(
-      WithAttention(ValueOrThrow(BuiltinConfig(
-                        settings.small ? absl::StrCat(config_name, ":layers=2,width=32,heads=2,"
-                                                                   "vocab=64,context=16")
-                                       : std::string(config_name))),
-                    "fused"));
+  FamilyConfig config = ValueOrThrow(WithAttention(
+      ValueOrThrow(BuiltinConfig(settings.small ? absl::StrCat(config_name,
+                                                               ":layers=2,width=32,heads=2,"
+                                                               "vocab=64,context=16")
+                                                : std::string(config_name))),
+      "fused"));
   const int64_t sequence = settings.small ? 16 : 1024;
   if (settings.small) batch = 1;
   const DTypePolicy policy = *FindPolicy(policy_name);
@@ -249,17 +249,27 @@ std::vector<Result> RunStepCase(const std::string& name, const Settings& setting
   Result r{name, "step", "ms", Repeat(settings, once)};
   const double median = Median(r.samples);
   for (double& s : r.samples) s *= 1e3;
-  r.extra["tokens_per_s"] = static_cast<double>(batch * sequence) / median;
-  r.extra["TFLOP_per_s"] = static_cast<double>(cost.model_flops()) / median * 1e-12;
+  Peak most;  // of most of the step's contraction FLOPs
+  std::optional<double> floor;
   if (const Hardware* hardware = HardwareOf(device)) {
     const PeakOptions peaks{.tf32 = tf32};
     const RooflineReport roofline =
         AnalyzeRoofline(trace.graph, ProveSplit(trace.graph), *hardware, peaks);
-    r.extra["floor_ms"] = roofline.total.seconds * 1e3;
-    if (const std::optional<double> mfu = roofline.mfu(median)) r.extra["mfu"] = *mfu;
+    most = roofline.peak;
+    floor = roofline.total.seconds;
   }
+  AddRates(r, device,
+           {median, static_cast<double>(cost.model_flops()),
+            static_cast<double>(cost.cost.total().bytes())},
+           most);
+  const double tokens_per_s = static_cast<double>(batch * sequence) / median;
+  r.extra["tokens_per_s"] = tokens_per_s;
+  if (floor) r.extra["floor_ms"] = *floor * 1e3;
   r.extra["peak_bytes"] = peak;
   r.extra["predicted_peak_bytes"] = predicted_peak;
+  absl::StrAppend(&r.told, absl::StrFormat("; %.4g tokens/s", tokens_per_s),
+                  floor ? absl::StrCat("; floor ", SecondsText(*floor)) : "", "; peak ",
+                  BytesText(peak), ", predicted ", BytesTextApart(predicted_peak, peak));
   r.extra["reserved_bytes"] = ValueOrThrow(GpuStatsOf(device)).memory.peak_reserved_bytes;
   return {r};
 }
