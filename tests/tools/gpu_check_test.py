@@ -360,6 +360,13 @@ class WithThePrograms(WithStandIns):
             self.assertEqual(e['flops'], products * product)
         # Reads p, g, m and v and writes p, m and v, 1,000 of f32 each.
         self.assertAlmostEqual(found['gpu.adamw.f32', 'step']['extra']['bytes'], 7 * 4000, delta=16)
+        # A step's memory is its own, in whole segments of 2 MiB, whatever ran before it.
+        alone, = map(json.loads, rows('--json', '--case=gpu.step.gpt2.bf16'))
+        for row in (alone, found['gpu.step.gpt2.bf16', 'step']):
+            reserved = row['extra']['reserved_after_steps_bytes']
+            self.assertGreaterEqual(reserved, row['extra']['peak_bytes'])
+            self.assertEqual(reserved % (2 << 20), 0)
+            self.assertEqual(reserved, alone['extra']['reserved_after_steps_bytes'])
         text = rows('--case=gpu.gemm.*|gpu.adamw.*')
         self.assertEqual(len(text), 6)
         for row in text:
