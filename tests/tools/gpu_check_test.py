@@ -5,6 +5,7 @@
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import stat
@@ -74,6 +75,16 @@ print('{"case": "gpu.step.gpt2.f32", "failed": "OutOfMemoryError: of CUDA"}')
 NO_PEER = 'print(\'{"absent": "ModuleNotFoundError: No module named torch"}\')\n'
 
 
+def gpu_check(least_limit=None):
+    """The script's text; with a least limit, that in place of its own, so that tests are quick."""
+    text = (TOOLS / 'gpu-check').read_text()
+    if least_limit is None:
+        return text
+    quick = text.replace('least_limit=60 ', f'least_limit={least_limit} ')
+    assert quick != text
+    return quick
+
+
 def program(path, text):
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
@@ -89,13 +100,13 @@ class WithStandIns(unittest.TestCase):
         self.env = dict(os.environ, PATH=f"{self.at / 'path'}:{os.environ['PATH']}",
                         OMP_WAIT_POLICY='passive')
 
-    def packed(self, tests=TESTS % '', bench=BENCH % ('', ''), peer=NO_PEER):
+    def packed(self, tests=TESTS % '', bench=BENCH % ('', ''), peer=NO_PEER, least_limit=None):
         """A folder as --pack makes it."""
         pack = self.at / 'pack'
         shutil.rmtree(pack, ignore_errors=True)
         program(pack / 'bin' / 'cuda_tests', tests)
         program(pack / 'bin' / 'tally-bench', bench)
-        program(pack / 'gpu-check', (TOOLS / 'gpu-check').read_text())
+        program(pack / 'gpu-check', gpu_check(least_limit))
         shutil.copytree(TOOLS / 'gpu_check', pack / 'gpu_check')
         (pack / 'gpu_check' / 'torch_bench.py').write_text(peer)
         (pack / 'packed.txt').write_text('commit 0123\n')
@@ -163,7 +174,7 @@ class GpuCheck(WithStandIns):
         self.assertIn('launch of rope: misaligned address', ran.stdout)
 
     def test_keeps_to_its_limit_and_tells_what_was_cut(self):
-        self.packed(TESTS % HANGS, BENCH % ('', CUT))
+        self.packed(TESTS % HANGS, BENCH % ('', CUT), least_limit=21)
         began = time.monotonic()
         ran = self.run_it('--limit=21')
         self.assertLess(time.monotonic() - began, 21)
@@ -219,9 +230,18 @@ class GpuCheck(WithStandIns):
         empty = self.at / 'empty'
         empty.mkdir()
         for flags, code, why in (
-                (['--limit=7'], 2, 'more than 15'), (['--limit=-9'], 2, 'more than 15'),
+                *(([f'--limit={limit}'], 2, f'--limit={limit}: wanted seconds, 60 to 3600;')
+                  for limit in ('', '7', '-9', '59', '3601', '99999', '0x80', '080', '90s')),
                 (['--tests-only', '--bench-only'], 2, 'nothing to do'),
-                (['--speed'], 2, 'tools/gpu-check'),
+                (['--speed'], 2, 'gpu-check: --speed: no such flag; --help lists the flags\n'),
+                (['--speed=9', '--help'], 2, '--speed=9: no such flag'),
+                (['-x'], 2, '-x: no such flag'),
+                (['x'], 2, "'x': takes flags only"), ([''], 2, "'': takes flags only"),
+                *(([flag], 2, f'{flag}: wants a value, as in {flag.rstrip("=")}=VALUE;')
+                  for name in ('out', 'pack', 'prebuilt', 'arch')
+                  for flag in (f'--{name}', f'--{name}=')),
+                (['--limit', '90'], 2, '--limit: wants a value'),
+                (['--tests-only=1'], 2, '--tests-only takes no value'),
                 (['--arch=90'], 2, 'is of --pack'), (['--pack=x'], 2, '--prebuilt does not'),
                 ([f'--prebuilt={empty}'], 2, 'no bin/cuda_tests')):
             with self.subTest(flags=flags):
@@ -236,6 +256,19 @@ class GpuCheck(WithStandIns):
         ran = self.run_it()
         self.assertEqual(ran.returncode, 3, ran.stdout)
         self.assertIn('no NVIDIA GPU', ran.stdout)
+
+
+    def test_help_tells_every_flag(self):
+        for flag in ('--help', '-h'):
+            ran = subprocess.run([TOOLS / 'gpu-check', flag], env=self.env, capture_output=True,
+                                 text=True, timeout=60)
+            self.assertEqual((ran.returncode, ran.stderr), (0, ''))
+            parser = gpu_check().split('case "$arg" in')[1].split('esac')[0]
+            taken = set(re.findall(r'^ {4}(--[a-z-]+)', parser, re.MULTILINE))
+            self.assertEqual(len(taken), 8)
+            self.assertEqual(set(re.findall(r'^  (--[a-z-]+)', ran.stdout, re.MULTILINE)), taken)
+            self.assertIn('60 to 3600 (default 480)', ran.stdout)
+            self.assertIn('3 without a GPU', ran.stdout)
 
 
 # Builds nothing, or what it is told to copy.
@@ -256,7 +289,7 @@ class FromACheckout(WithStandIns):
     def setUp(self):
         super().setUp()
         self.script = self.at / 'checkout' / 'tools' / 'gpu-check'
-        program(self.script, (TOOLS / 'gpu-check').read_text())
+        program(self.script, gpu_check(least_limit=18))
         program(self.script.with_name('setup'), '#!/bin/sh\nexit 0\n')
         shutil.copytree(TOOLS / 'gpu_check', self.script.with_name('gpu_check'))
         program(self.at / 'path' / 'nvidia-smi',
