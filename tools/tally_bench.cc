@@ -16,6 +16,14 @@ namespace {
 using tally::bench::Case;
 using tally::bench::Result;
 
+constexpr char kExits[] = R"(
+Exits
+  0  every case ran, or was skipped for what the device does not do
+  2  bad flags, or no case matches
+  3  the device that --device names is not there: another's times would tell nothing of it
+  5  a case failed; the others ran
+)";
+
 int Usage(const std::string& message) {
   std::fprintf(stderr, "tally-bench: %s\n", message.c_str());
   return 2;
@@ -70,7 +78,7 @@ int main(int argc, char** argv) {
   flags.Switch("version", &version, "the version");
   const auto positional = flags.Parse(argc, argv);
   if (!positional.ok()) return Usage(std::string(positional.status().message()));
-  if (help) return std::fputs(flags.Help().c_str(), stdout), 0;
+  if (help) return std::fputs((flags.Help() + kExits).c_str(), stdout), 0;
   if (version) return std::puts("tally-bench " TALLY_VERSION), 0;
   if (!positional->empty())
     return Usage("takes no arguments; did you mean --case=" + (*positional)[0] + "?");

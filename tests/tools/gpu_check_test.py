@@ -405,6 +405,14 @@ class WithThePrograms(WithStandIns):
         for row in text:
             self.assertRegex(row, r' [\d.]+ [mu]?s, [\d.]+ [kMG]FLOP/s, [\d.]+ GB/s; no MFU: ')
 
+    def test_exits_as_its_help_says(self):
+        for flags, code in ((['--help'], 0), (['--case=none'], 2), (['--device=cuda:63'], 3)):
+            ran = subprocess.run([f'{BIN}/tally-bench-sim', *flags], env=self.env,
+                                 capture_output=True, text=True, timeout=60)
+            self.assertEqual((ran.returncode, bool(ran.stderr)), (code, code > 0), ran.stderr)
+            if code == 0:
+                self.assertEqual(re.findall(r'^  (\d)  \w', ran.stdout, re.MULTILINE), [*'0235'])
+
     def test_a_case_that_fails_is_told_and_the_next_is_run(self):
         # Two cases that draw hundreds of MB, where beside the simulated device's 16 TB of addresses
         # few are left.
