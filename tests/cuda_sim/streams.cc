@@ -145,6 +145,7 @@ void DestroyEvent(cudaEvent_t event) {
 void Enqueue(CUstream_st* stream, Work work) {
   Streams& s = The();
   work.serial = ++s.serial;
+  work.caller = std::this_thread::get_id();
   stream->queue.push_back(std::move(work));
   ++s.queued;
   // Errors show at the next synchronisation, as on a device.
@@ -164,9 +165,11 @@ cudaError_t RunAll() {
 }
 
 bool NonBlockingWork() {
+  const auto mine = [](const Work& work) { return work.caller == std::this_thread::get_id(); };
   const auto& created = The().created;
-  return std::any_of(created.begin(), created.end(),
-                     [](const auto& s) { return s->non_blocking && !s->queue.empty(); });
+  return std::any_of(created.begin(), created.end(), [&](const auto& s) {
+    return s->non_blocking && std::any_of(s->queue.begin(), s->queue.end(), mine);
+  });
 }
 
 cudaError_t RunUntil(const Record& record) {

@@ -9,6 +9,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <thread>
 
 #include "state.h"
 
@@ -21,7 +22,8 @@ struct Record {
 };
 
 struct Work {
-  uint64_t serial = 0;             // in the order of the program's calls, over all streams
+  uint64_t serial = 0;  // in the order of the program's calls, over all streams
+  std::thread::id caller;
   std::function<Outcome()> run;    // or, if empty, wait for `awaited`
   std::shared_ptr<Record> record;  // done after this work
   std::shared_ptr<Record> awaited;
@@ -59,7 +61,8 @@ void Enqueue(CUstream_st* stream, Work work);
 cudaError_t RunStream(CUstream_st* stream);
 cudaError_t RunAll();
 cudaError_t RunUntil(const Record& record);
-// Whether a stream that does not synchronise with the default stream has work left.
+// Whether a stream that does not synchronise with the default stream has work left that the calling
+// thread queued. Other threads may queue theirs at any time, on memory of their own.
 bool NonBlockingWork();
 // Runs at least one piece of work, if there is any, and a random number more.
 cudaError_t RunSome();
