@@ -3,23 +3,10 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "tally/ops/out_of_memory.h"
 #include "tally/tensor/check.h"
 
 namespace tally {
-namespace {
-
-// make(), with the parameter's name where the device has no memory for it.
-template <typename Make>
-Tensor MakeFor(const std::string& name, const Make& make) {
-  try {
-    return make();
-  } catch (const Error& e) {
-    if (e.status().code() != absl::StatusCode::kResourceExhausted) throw;
-    throw Error(absl::ResourceExhaustedError(absl::StrCat("parameter ", name, ": ", e.what())));
-  }
-}
-
-}  // namespace
 
 Tensor Parameters::Add(const std::string& name, Tensor tensor) {
   if (!index_.try_emplace(name, list_.size()).second) {
@@ -31,19 +18,21 @@ Tensor Parameters::Add(const std::string& name, Tensor tensor) {
 }
 
 Tensor Parameters::Normal(const std::string& name, const Shape& shape, double std) {
-  return Add(name, MakeFor(name, [&] {
+  return Add(name, internal::MakeFor(absl::StrCat("parameter ", name), [&] {
                return Tensor::Normal({dtype_, shape}, 0, std, random_, device_);
              }));
 }
 
 Tensor Parameters::Uniform(const std::string& name, const Shape& shape, double bound) {
-  return Add(name, MakeFor(name, [&] {
+  return Add(name, internal::MakeFor(absl::StrCat("parameter ", name), [&] {
                return Tensor::Uniform({dtype_, shape}, -bound, bound, random_, device_);
              }));
 }
 
 Tensor Parameters::Full(const std::string& name, const Shape& shape, double value) {
-  return Add(name, MakeFor(name, [&] { return Tensor::Full({dtype_, shape}, value, device_); }));
+  return Add(name, internal::MakeFor(absl::StrCat("parameter ", name), [&] {
+               return Tensor::Full({dtype_, shape}, value, device_);
+             }));
 }
 
 void Parameters::NameSlices(const std::string& name, const std::string& prefix,

@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "tally/ops/apply_into.h"
 #include "tally/ops/op_table.h"
+#include "tally/ops/out_of_memory.h"
 #include "tally/ops/recorder.h"
 #include "tally/tensor/backend.h"
 
@@ -14,13 +15,6 @@ using SpecPointers = absl::InlinedVector<const TensorSpec*, 8>;
 
 absl::Status Prefixed(const OpDef& op, const absl::Status& status) {
   return absl::Status(status.code(), absl::StrCat(op.name, ": ", status.message()));
-}
-
-// What lives is worth telling when the device has no memory for more.
-absl::Status WithWhatLives(const absl::Status& status) {
-  const Recorder* recorder = CurrentContext().recorder;
-  if (status.code() != absl::StatusCode::kResourceExhausted || recorder == nullptr) return status;
-  return absl::Status(status.code(), absl::StrCat(status.message(), "; ", recorder->WhatLives()));
 }
 
 Origin OriginOf(Phase phase) {
@@ -242,7 +236,7 @@ absl::Status Run(const OpDef& op, Device device, absl::Span<const TensorArg> in,
                                         : AllocateMissing(specs, device, out);
     if (status.ok()) status = RunKernel(op, device, attrs, inputs, in_specs, out);
   }
-  if (!status.ok()) return Prefixed(op, WithWhatLives(status));
+  if (!status.ok()) return Prefixed(op, internal::WithWhatLives(status));
   if (Recorder* recorder = CurrentContext().recorder) {
     recorder->OnOp(op, attrs, inputs, absl::MakeSpan(out));
   }

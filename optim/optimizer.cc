@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "tally/ops/copy.h"
 #include "tally/ops/optimizer_step.h"
+#include "tally/ops/out_of_memory.h"
 #include "tally/ops/recorder.h"
 #include "tally/ops/update.h"
 
@@ -16,20 +17,6 @@ namespace {
 constexpr char kMaster[] = "master";
 
 bool IsNarrow(DType dtype) { return IsFloat(dtype) && ItemSize(dtype) == 2; }
-
-// make(), with what it was for where the device has no memory for it.
-template <typename Make>
-Tensor MakeFor(const std::string& what, const Make& make) {
-  try {
-    return make();
-  } catch (const Error& e) {
-    if (e.status().code() != absl::StatusCode::kResourceExhausted) throw;
-    const Recorder* recorder = CurrentContext().recorder;
-    throw Error(absl::ResourceExhaustedError(
-        absl::StrCat(what, ": ", e.what(), recorder == nullptr ? "" : "; ",
-                     recorder == nullptr ? "" : recorder->WhatLives())));
-  }
-}
 
 }  // namespace
 
@@ -211,8 +198,8 @@ Tensor Optimizer::State(size_t i, const std::string& name, const TensorSpec& spe
                                 "; is the state that of another optimizer or policy?"));
     }
     s = AddState(i, name,
-                 MakeFor(absl::StrCat(this->name(), ": ", ParameterName(i), ".", name),
-                         [&] { return Tensor::Zeros(kept, current_->device()); }));
+                 internal::MakeFor(absl::StrCat(this->name(), ": ", ParameterName(i), ".", name),
+                                   [&] { return Tensor::Zeros(kept, current_->device()); }));
   }
   if (!casts) return state_[*s].tensor;
   handed_out_.push_back({*s, Cast(state_[*s].tensor, spec.dtype)});
